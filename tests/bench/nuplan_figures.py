@@ -4,7 +4,8 @@ Run as `PYTHONPATH=tests python tests/bench/nuplan_figures.py [--rounds 7]`, on 
 those that other programs of the machine disturb least; loading is the median of rounds in turn.
 
 - preparing: the cache of a log of 28 s with six cameras, in the size of preset `memory`
-- decode only: a sample's record is read, and its six pictures decoded into one place, without a loader: a lower bound
+- decode only: a sample's record is read, its six pictures decoded into one place and its points copied to another,
+  without a loader: a lower bound
 - loaded, augmented: the same samples through the loader into batches, without and with the preset's augmentation
 - step: one training step of preset `tiny`, forward to update
 """
@@ -26,6 +27,7 @@ from lead_testing.built_caches import build_and_publish, whole_build
 from lead_trainer.bench.model_step import Variant, step_trial
 from lead_trainer.bench.warm_cache import loader_of
 from lead_trainer.commands.inspect_data import RunData, data_of, first_batch
+from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.engine.samples.data_facts import computed_facts
@@ -60,7 +62,7 @@ def loading_ms(still: RunData, augmented: RunData, rounds: int) -> dict[str, flo
     """Returns the CPU milliseconds of a warm sample, by what is done with it."""
     (cache,) = still.caches.values()
     data = still.run.config.data
-    place = np.empty((*data.image_size, 3), np.uint8)
+    place, points = np.empty((*data.image_size, 3), np.uint8), np.empty((1 << 17, 5), np.float32)
     numbers = [int(number) for number in cache.rows("train").sample]
 
     def decode() -> int:
@@ -70,6 +72,8 @@ def loading_ms(still: RunData, augmented: RunData, rounds: int) -> dict[str, flo
                 picture = stored_picture(fields[f"{PICTURE}{channel}"])
                 assert isinstance(picture, JpegPicture)
                 picture.write_into(place)
+            sweep = unpack_arrays(fields[POINTS], compressed=False)[POINTS]
+            points[: len(sweep)] = sweep
         return len(numbers)
 
     def loads(found: RunData) -> Callable[[], int]:

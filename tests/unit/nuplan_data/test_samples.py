@@ -13,6 +13,7 @@ import pytest
 from lead_protocol.store.folder import FolderStore
 from lead_testing.bytes_recipe import FailingStore
 from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.frame_memory import FrameMemory
 from lead_trainer.data.source_tree import FolderTree, StoreTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.nuplan.augment import Draw, coloured, draw, mirrored, random_of, thinned
@@ -291,7 +292,8 @@ def test_n_13_colours_change_by_the_keys_and_not_at_all_by_one() -> None:
     mean = np.mean(pictures)
 
     def changed(chosen: Draw) -> Any:
-        return np.stack(coloured(pictures, chosen, list(np.empty((2, 8, 8, 3), np.uint8))))
+        memory = FrameMemory((2, 8, 8, 3))
+        return np.stack([picture.copy() for picture in coloured(pictures, chosen, memory)])
 
     assert (changed(Draw()) == np.stack(pictures)).all()
     assert changed(Draw(brightness=0.5)).mean() == pytest.approx(0.5 * mean, abs=0.5)

@@ -11,10 +11,11 @@ import pytest
 from lead_testing.bytes_recipe import FailingStore
 from lead_trainer.contract.samples import stacked
 from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.frame_memory import FrameMemory
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.world.augment import Draw, Frame, FrameMemory, changed, draw, steered
+from lead_trainer.recipes.world.augment import Draw, Frame, changed, draw, steered
 from lead_trainer.recipes.world.curriculum import by_difficulty, drawn, phase_of
 from lead_trainer.recipes.world.data_keys import AugmentationKeys, CurriculumKeys, ReadsWindows
 from lead_trainer.recipes.world.dataset import WindowSamples, training_samples, validation_samples

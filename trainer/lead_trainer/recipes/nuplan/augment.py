@@ -1,6 +1,6 @@
 """Changes of a training sample, one draw each: colours, points left out or moved, and mirroring left to right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.contract.samples import Sample
+from lead_trainer.data.frame_memory import FrameMemory
 from lead_trainer.recipes.nuplan.data_keys import AugmentationKeys
 from lead_trainer.recipes.nuplan.sensor_bundle import calibration_hash
 
@@ -50,21 +51,27 @@ def random_of(seed: int, epoch: int, index: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch, index, _STREAM])
 
 
-def coloured(pictures: Sequence[Picture], chosen: Draw, memory: Sequence[Picture]) -> list[Picture]:
-    """Returns pictures with other brightness, contrast and saturation, the same for all cameras; written to `memory`.
+def coloured(pictures: Iterable[Picture], chosen: Draw, memory: FrameMemory) -> Iterator[Picture]:
+    """Yields pictures with other brightness, contrast and saturation, the same for all cameras.
 
-    All three are one affine map of a pixel's three values, rounded and kept in 0 … 255 once.
+    All three are one affine map of a pixel's three values, rounded and kept in 0 … 255 once. A picture is valid until
+    the next is asked for; those given are read one after the other, and not written to.
     """
     if not chosen.changes_colours:
-        return list(pictures)
-    middle = float(np.mean([cv2.mean(picture)[:3] for picture in pictures])) * chosen.brightness
+        yield from pictures
+        return
+    means = []
+    for picture, place in zip(pictures, memory.whole, strict=True):
+        means.append(cv2.mean(picture)[:3])
+        np.copyto(place, picture)
+    middle = float(np.mean(means)) * chosen.brightness
     mix = chosen.saturation * np.eye(3) + (1.0 - chosen.saturation) * np.outer(np.ones(3), _GREY)
     matrix = np.empty((3, 4))
     matrix[:, :3] = chosen.contrast * chosen.brightness * mix
     matrix[:, 3] = (1.0 - chosen.contrast) * middle
-    for picture, place in zip(pictures, memory, strict=True):
-        cv2.transform(picture, matrix, place)
-    return list(memory)
+    for place in memory.whole:
+        cv2.transform(place, matrix, memory.shown)
+        yield memory.shown
 
 
 def thinned(points: Points, keys: AugmentationKeys, random: np.random.Generator) -> Points:

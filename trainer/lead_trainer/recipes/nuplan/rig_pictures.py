@@ -1,10 +1,5 @@
-"""Pictures of all cameras of a sample, which are decoded, coloured and mirrored where a batch's memory is.
+"""Pictures of all cameras of a sample, which are decoded, coloured and mirrored one by one, then split for a batch."""
 
-Fresh memory for nine million pixels costs more than decoding them; here each thread decodes into memory of its own,
-which it uses again, and channels are separated straight into the batch.
-"""
-
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,6 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.frame_memory import frame_memory
 from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.nuplan.augment import Draw, coloured
@@ -49,22 +45,9 @@ class RigPictures(EncodedPixels):
 
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
-        whole, other = _own_memory((self.shape[0], *self.shape[2:], 3))
-        for picture, memory in zip(self.pictures, whole, strict=True):
-            if isinstance(picture, JpegPicture):
-                picture.write_into(memory)
-            else:
-                memory[...] = picture
-        for number, picture in enumerate(coloured(list(whole), self.chosen, list(other))):
-            cv2.split(cv2.flip(picture, 1) if self.flipped else picture, list(pixels[number]))
-
-
-_OF_THREAD = threading.local()
-
-
-def _own_memory(shape: tuple[int, int, int, int]) -> Pixels:
-    """Returns memory that this thread has for pictures (C, height, width, 3), twice; the next call writes it again."""
-    memory: Pixels | None = getattr(_OF_THREAD, "memory", None)
-    if memory is None or memory.shape[1:] != shape:
-        memory = _OF_THREAD.memory = np.empty((2, *shape), np.uint8)
-    return memory
+        memory = frame_memory((self.shape[0], *self.shape[2:], 3))
+        frames = coloured(memory.decoded(self.pictures), self.chosen, memory)
+        for frame, place in zip(frames, pixels, strict=True):
+            if self.flipped:
+                frame = np.asarray(cv2.flip(frame, 1, dst=memory.spare), np.uint8)
+            cv2.split(frame, list(place))

@@ -194,14 +194,15 @@ def _check_array(
     where: str, name: str, array: Any, kind: str, shape: Sequence[int | str], sizes: dict[str, int]
 ) -> None:
     """Raises BadData unless an array has the type and shape of its field; `sizes` are the lengths known so far."""
-    found = f"{getattr(array, 'dtype', type(array).__name__)} {list(getattr(array, 'shape', []))}"
-    wanted = f"{kind} [{', '.join(str(sizes.get(str(side), side)) for side in shape)}]"
+    known = dict(sizes)
     fits = isinstance(array, np.ndarray) and array.dtype == np.dtype(kind) and array.ndim == len(shape)
     if fits:
         for side, length in zip(shape, array.shape, strict=True):
             expected = side if isinstance(side, int) else sizes.setdefault(side, length)
             fits = fits and expected == length
     if not fits:
+        found = f"{getattr(array, 'dtype', type(array).__name__)} {list(getattr(array, 'shape', []))}"
+        wanted = f"{kind} [{', '.join(str(known.get(str(side), side)) for side in shape)}]"
         raise BadData(f"{where}: field {name}: found {found}, expected {wanted}; write the bundle again")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise BadData(f"{where}: field {name}: found a number that is not finite; write the bundle again")

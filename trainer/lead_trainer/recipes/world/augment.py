@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.frame_memory import FrameMemory
 from lead_trainer.data.sample_order import unit_float
 from lead_trainer.recipes.world.data_keys import AugmentationKeys
 from lead_trainer.recipes.world.ingest.scenes import Float32
@@ -25,16 +26,6 @@ class Draw:
     flip: bool
     brightness: float  # factors
     contrast: float
-
-
-class FrameMemory:
-    """Memory for the frames of a window (T, H, W, 3), used again: fresh pages cost more than what is done in them."""
-
-    def __init__(self, shape: tuple[int, int, int, int]) -> None:
-        self.shape = shape
-        self.window = np.empty(shape, np.uint8)
-        # Of one frame, which stay in the processor's cache.
-        self.read, self.resized, self.shown = np.empty((3, *shape[1:]), np.uint8)
 
 
 def draw(keys: AugmentationKeys, *seeds: int) -> Draw:
@@ -61,12 +52,12 @@ def changed(frames: Iterable[Frame], chosen: Draw, memory: FrameMemory) -> Itera
             yield _placed(frame, chosen, memory, memory.shown)
         return
     total = 0.0
-    for frame, place in zip(frames, memory.window, strict=True):
+    for frame, place in zip(frames, memory.whole, strict=True):
         total += sum(cv2.sumElems(_placed(frame, chosen, memory, place)))
-    mean = total / memory.window.size
+    mean = total / memory.whole.size
     levels = (np.arange(256, dtype=np.float64) - mean) * chosen.contrast + mean
     table = np.clip(np.rint(levels * chosen.brightness), 0, 255).astype(np.uint8)
-    for place in memory.window:
+    for place in memory.whole:
         cv2.LUT(place, table, dst=memory.shown)
         yield memory.shown
 
@@ -77,7 +68,7 @@ def _placed(frame: Frame, chosen: Draw, memory: FrameMemory, place: Frame) -> Fr
     rows, columns = max(1, round(height * chosen.scale)), max(1, round(width * chosen.scale))
     if (rows, columns) != (height, width):
         top, left = round((height - rows) * chosen.down), round((width - columns) * chosen.right)
-        resized = memory.resized if chosen.flip else place
+        resized = memory.spare if chosen.flip else place
         part = frame[top : top + rows, left : left + columns]
         frame = _u8(cv2.resize(part, (width, height), dst=resized, interpolation=cv2.INTER_LINEAR))
     if chosen.flip:

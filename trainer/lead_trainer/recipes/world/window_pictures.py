@@ -1,11 +1,6 @@
-"""Pictures of a window, which are decoded and changed where a batch's memory is.
+"""Pictures of a window, which are decoded and changed frame by frame, and their channels separated into a batch."""
 
-Fresh memory for a window's pixels costs more than a change of them: each thread decodes into memory of its own, which
-it uses again, and channels are separated straight into the batch.
-"""
-
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,9 +8,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.frame_memory import frame_memory
 from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.world.augment import Draw, FrameMemory, changed
+from lead_trainer.recipes.world.augment import Draw, changed
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -39,27 +35,7 @@ class WindowPictures(EncodedPixels):
 
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
-        memory = _own_memory((self.shape[0], *self.shape[2:], 3))
-        frames = self._decoded(memory.read)
+        memory = frame_memory((self.shape[0], *self.shape[2:], 3))
+        frames = memory.decoded(self.pictures)
         for frame, place in zip(changed(frames, self.chosen, memory) if self.chosen else frames, pixels, strict=True):
             cv2.split(frame, list(place))
-
-    def _decoded(self, place: Pixels) -> Iterator[Pixels]:
-        """Yields the pictures one after the other in the same memory."""
-        for picture in self.pictures:
-            if isinstance(picture, JpegPicture):
-                picture.write_into(place)
-                yield place
-            else:
-                yield picture
-
-
-_OF_THREAD = threading.local()
-
-
-def _own_memory(shape: tuple[int, int, int, int]) -> FrameMemory:
-    """Returns memory that this thread has for frames (T, height, width, 3); the next call writes it again."""
-    memory: FrameMemory | None = getattr(_OF_THREAD, "memory", None)
-    if memory is None or memory.shape != shape:
-        memory = _OF_THREAD.memory = FrameMemory(shape)
-    return memory
