@@ -29,7 +29,7 @@ def requirements() -> dict[str, list[str]]:
     return {
         "all": [*base, *every, *build, "editables"],  # hatchling asks for `editables` where it installs in place
         "build": build,
-        "operator": [*base, *extras["operator"]],
+        "operator": [*base, *extras["operator"], *extras["ui"]],
         "torch": [line for line in extras["trainer"] if re.match(r"torch\b", line)],
         "trainer": [*base, *extras["trainer"]],
         "uv": [line for line in extras["dev"] if re.match(r"uv\b", line)],

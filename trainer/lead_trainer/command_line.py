@@ -19,6 +19,7 @@ train and inspect:
   config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
   runs          list the TrainingRuns of a cluster, with their losses
   logs          print what the pods of a run log
+  ui            show runs on a page: curves, pictures, checkpoints, comparisons
   tensorboard   show the curves of a logdir, or of a namespace's runs, straight from the store
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   closed-loop   drive with the newest weights in a simulator, or read what it has written
@@ -62,6 +63,7 @@ FUNCTIONS = {
     "runs": "runs:list_runs",
     "tensorboard": "tensorboard:show_curves",
     "train": "train:train_locally",
+    "ui": "ui:show_page",
 }
 TAKE_KEYS = (
     "train",
@@ -156,6 +158,17 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> N
     )
     board.add_argument("--port", type=int, default=6006)
     board.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="read interval (default 30)")
+
+    page = _command(commands, "ui", "Show the runs in a folder on a page of this machine.")
+    page.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("outputs"),
+        help="a logdir, or a folder of logdirs (default: outputs)",
+    )
+    page.add_argument("--host", default="127.0.0.1", help="where the page is served (default 127.0.0.1)")
+    page.add_argument("--port", type=int, default=8400)
 
     logs = _command(commands, "logs", "Print what every pod of a run logs, as kubectl logs does.")
     logs.add_argument("run")
