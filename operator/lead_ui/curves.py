@@ -10,7 +10,7 @@ from lead_ui.event_files.event_log import Series
 
 Axis = Literal["step", "epoch", "time"]
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-BUCKETS = 240  # of one line: more than a chart has pixels between two values that an eye tells apart
+BUCKETS = 240  # of one line: a chart has some 350 pixels
 DIGITS = 6  # significant, of a number in an answer
 
 

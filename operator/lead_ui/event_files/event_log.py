@@ -119,7 +119,7 @@ class EventLog:
         return at
 
     def _message(self, buffer: bytes, start: int, stop: int, base: int) -> None:
-        """Reads any Event, and remembers how a scalar of this tag looks."""
+        """Reads any Event, and remembers the bytes by which a scalar of this tag is known."""
         wall, step, summary = 0.0, 0, None
         key = 0
         for number, kind, low, high in _fields(buffer, start, stop):

@@ -63,13 +63,13 @@ def arranged(rows: Sequence[RunRow], asked: Mapping[str, str]) -> RunTable:
         "sort": sort if sort in COLUMNS else "created",
         "desc": "1" if asked.get("desc", "1" if "sort" not in asked else "") == "1" else "",
     }
-    words = query["q"].lower().split()
+    parts = query["q"].lower().split()
     found = [
         row
         for row in rows
         if (not query["phase"] or row.phase == query["phase"])
         and (not query["namespace"] or row.key.namespace == query["namespace"])
-        and all(word in _text(row) for word in words)
+        and all(part in _text(row) for part in parts)
     ]
     found.sort(key=lambda row: str(row.key))
     present = [row for row in found if _value(row, query["sort"]) is not None]

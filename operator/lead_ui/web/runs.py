@@ -113,7 +113,7 @@ async def picture(request: Request) -> Response:
 async def logs(request: Request) -> Response:
     """Shows the end of the log of one of the run's pods."""
     viewer, run = await _run(request)
-    if not await viewer.may("get", LOGS, run.row.key.namespace):
+    if not run.has_logs:
         raise HTTPException(HTTPStatus.NOT_FOUND)
     wanted = request.query_params.get("pod") or next((pod.name for pod in run.pods), "")
     text = await run_in_threadpool(source_of(request).logs, run.row.key, wanted) if wanted else ""

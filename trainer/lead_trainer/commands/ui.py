@@ -1,18 +1,18 @@
 """`lead ui`: the page of this machine's runs, by a program of its own; this package never imports it."""
 
-import subprocess
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
-from lead_protocol.exit_codes import ExitCode
 from lead_trainer.errors import BadConfig, missing_extra
 
 NEEDED = ("starlette", "uvicorn", "jinja2")
 
 
-def show_page(folder: Path, host: str, port: int) -> int:
-    """Serves the runs in a folder until it is stopped; returns the exit code.
+def show_page(folder: Path, host: str, port: int) -> NoReturn:
+    """Becomes the program that serves the runs in a folder until it is stopped.
 
     Raises BadConfig where there is no such folder, or where the extra `ui` is not installed.
     """
@@ -22,7 +22,4 @@ def show_page(folder: Path, host: str, port: int) -> int:
         if find_spec(module) is None:
             raise BadConfig(f"ui: {missing_extra(module, 'ui')}")
     command = [sys.executable, "-m", "lead_ui", str(folder), f"--host={host}", f"--port={port}"]
-    try:
-        return subprocess.run(command).returncode
-    except KeyboardInterrupt:
-        return ExitCode.DONE
+    os.execv(sys.executable, command)
