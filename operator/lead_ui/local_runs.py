@@ -102,7 +102,7 @@ class Logdir:
 class LocalRuns:
     """Runs below one folder; what a run is called is its path below that."""
 
-    is_cluster = False
+    is_cluster, is_ready = False, True
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()

@@ -41,6 +41,10 @@ class Source(Protocol):
     def is_cluster(self) -> bool:
         """Whether there are namespaces, pods and events."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has read what there is once."""
+
     def namespaces(self) -> Sequence[str]:
         """Returns the namespaces that hold runs or caches."""
 

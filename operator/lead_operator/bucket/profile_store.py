@@ -14,13 +14,7 @@ LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 
 def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Limits = LIMITS) -> ObjectStore:
     """Opens a storage profile with the operator's own credentials; raises StoreError where they are missing."""
-    environ: Mapping[str, str] = {
-        environment.STORE_URL: profile.url,
-        environment.STORE_ENDPOINT: profile.endpoint,
-        environment.STORE_SECURE: "true" if profile.secure else "false",
-        environment.STORE_REGION: profile.region,
-        environment.STORE_ADDRESSING: profile.addressing,
-    }
+    environ = store_environment(profile)
     folder = settings.credentials_dir / profile.name
     keys = [key for key in ("access-key", "secret-key") if not (folder / key).exists()]
     if len(keys) == 1:
@@ -31,6 +25,17 @@ def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Li
         if not keys or not profile.operator_secret:
             raise
         raise _no_secret(profile, keys) from error
+
+
+def store_environment(profile: StorageProfile) -> Mapping[str, str]:
+    """Returns the variables by which `open_store` finds a profile's store."""
+    return {
+        environment.STORE_URL: profile.url,
+        environment.STORE_ENDPOINT: profile.endpoint,
+        environment.STORE_SECURE: "true" if profile.secure else "false",
+        environment.STORE_REGION: profile.region,
+        environment.STORE_ADDRESSING: profile.addressing,
+    }
 
 
 def _no_secret(profile: StorageProfile, keys: list[str]) -> StoreNotConfigured:

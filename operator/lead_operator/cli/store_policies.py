@@ -82,8 +82,8 @@ def data_policy(tenant: Tenant) -> Policy:
 
 
 def view_policy(tenant: Tenant) -> Policy:
-    """Returns the rights of TensorBoard and of readers: read what the namespace's training pods wrote."""
-    results = (runs_prefix(tenant.namespace),)
+    """Returns the rights of TensorBoard, the page and readers: read the namespace's results and published caches."""
+    results = (runs_prefix(tenant.namespace), caches_prefix(tenant.namespace))
     return _policy(_listing(tenant.profile, results, _LIST), _objects(tenant.profile, results, _READ[:1]))
 
 

@@ -39,7 +39,7 @@ from lead_operator.kube.api_errors import (
     Unreachable,
     error_for,
 )
-from lead_operator.kube.kinds import EVENT, LEASE, Kind, KubernetesObject, kind_of
+from lead_operator.kube.kinds import EVENT, LEASE, POD, Kind, KubernetesObject, kind_of
 from lead_operator.kube.rate_limiter import RateLimiter
 from lead_operator.kube.server_clock import ServerClock
 from lead_operator.resources.stored import Stored
@@ -106,15 +106,18 @@ class KubeClient:
         return parse_object(kind, answer, whole=whole)
 
     async def list(
-        self, kind: Kind, namespace: str, *, trim: Trim, selector: str = ""
+        self, kind: Kind, namespace: str, *, trim: Trim, selector: str = "", fields: str = ""
     ) -> tuple[list[KubernetesObject], str]:
         """Returns what `trim` leaves of every object of a kind, and the resourceVersion to watch from; reads pages.
+
+        `selector` and `fields`: of labels and of fields, as `kubectl get` takes them.
 
         Where objects are large the pages have fewer of them, so that no list is in memory whole. A custom resource
         that cannot be understood at all is logged and left out.
         """
         items: list[KubernetesObject] = []
-        query: dict[str, str] = {"labelSelector": selector} if selector else {}
+        chosen = {"labelSelector": selector, "fieldSelector": fields}
+        query = {name: value for name, value in chosen.items() if value}
         limit = LIST_PAGE
         while True:
             most = MAX_PAGE_BYTES if limit > 1 else MAX_OBJECT_BYTES
@@ -139,6 +142,12 @@ class KubeClient:
             query["continue"] = following
             if len(answer) < MAX_PAGE_BYTES // 16:
                 limit = min(LIST_PAGE, limit * 8)
+
+    async def log(self, namespace: str, pod: str, container: str, *, lines: int, most: int) -> str:
+        """Returns the last lines of a container's log, at most `most` bytes of them; raises NotFound without a pod."""
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(most)}
+        answer = await self._call_raw("GET", POD.path(namespace, pod, "log"), kind=POD, query=query, verb="log")
+        return answer.decode("utf-8", "replace")
 
     async def watch(
         self, kind: Kind, namespace: str, *, selector: str, resource_version: str, timeout_s: float

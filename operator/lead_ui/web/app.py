@@ -1,4 +1,4 @@
-"""The application: routes, who may ask for them, and what an error looks like."""
+"""The application: routes, who may ask for them, and how errors are shown."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -39,6 +39,7 @@ def create_app(source: Source, access: Access, hosts: Sequence[str], lifespan: L
         routes=[
             Route("/", _home),
             Route("/healthz", _health),
+            Route("/readyz", _ready),
             Mount("/static", StaticForEver(directory=STATIC_FOLDER)),
             Route("/login", sign_in.form, methods=["GET"]),
             Route("/login", sign_in.take_token, methods=["POST"]),
@@ -79,6 +80,11 @@ async def _home(request: Request) -> Response:
 
 async def _health(request: Request) -> Response:
     return PlainTextResponse("ok")
+
+
+async def _ready(request: Request) -> Response:
+    is_ready = request.app.state.source.is_ready
+    return PlainTextResponse("ok" if is_ready else "not ok", 200 if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
