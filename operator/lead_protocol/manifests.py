@@ -81,6 +81,12 @@ class CheckpointManifest(StrictModel):
     metrics: Annotated[dict[_Name, float], Field(max_length=MAX_ENTRIES)] = Field(default_factory=dict)
     saved_at: _Name  # RFC 3339, UTC, for people only
 
+    @property
+    def weights_name(self) -> str:
+        """Name of the file with the weights that validation judged; empty where it holds none."""
+        named = [self.parts.get(part, "") for part in ("ema", "model")]
+        return "" if self.is_report else next((name for name in named if name in self.files), "")
+
 
 def parse_checkpoint_manifest(data: bytes) -> CheckpointManifest:
     """Returns the manifest in `data`, without keys of newer trainers; raises pydantic's ValidationError."""

@@ -39,7 +39,8 @@ _MANIFEST_NAME = re.compile(r"^(\d{12})\.(\d{1,6})\.json$")
 
 
 CACHES, BUILDS, RUNS, CONTROL = "caches/", "builds/", "runs/", "control/"
-LOCAL_NAMESPACE = "local"  # of what is made without a cluster
+LOCAL_NAMESPACE, LOCAL_UID = "local", "local"  # of what is made without a cluster
+LOCAL_FOLDER = ".lead"  # below a local run's results: the folder that is its store
 RESERVED_PREFIXES = (CACHES, BUILDS, RUNS, CONTROL)  # never a source of raw data
 
 

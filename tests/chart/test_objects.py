@@ -117,6 +117,20 @@ def test_an_external_store_makes_neither_minio_nor_secrets(render: Any) -> None:
             one(objects, kind, name, namespace)
 
 
+def test_programs_find_each_store_in_each_namespace_and_no_key_beside_its_address(render: Any) -> None:
+    embedded = one(render(), "ConfigMap", "lead-store-default")["data"]
+    assert embedded == {
+        "url": "s3://lead", "endpoint": "lead-minio.lead-system.svc:9000", "secure": "true", "region": "us-east-1",
+        "addressing": "path", "viewSecret": "lead-view-default", "caConfigMap": "lead-store-ca-default",
+    }  # fmt: skip
+    objects = render("external_store")
+    for namespace in ("team-a", "team-b"):
+        assert one(objects, "ConfigMap", "lead-store-default", namespace)["data"] == {
+            "url": "s3://driving/lead/v1", "endpoint": "s3.example.com:8443", "secure": "true",
+            "region": "eu-central-1", "addressing": "path", "viewSecret": "lead-s3-driving", "caConfigMap": "",
+        }  # fmt: skip
+
+
 def test_everything_switched_on(render: Any) -> None:
     objects = render("everything")
     assert names(objects, "Namespace") == ["/team-a", "/team-b"]

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from lead_protocol.object_keys import LOCAL_NAMESPACE
+from lead_protocol.object_keys import LOCAL_FOLDER, LOCAL_NAMESPACE, LOCAL_UID
 from lead_protocol.store.folder import FolderStore
 
-NAMESPACE, UID, STAGE = LOCAL_NAMESPACE, "local", "train"
-PRIVATE_FOLDER = ".lead"
+NAMESPACE, UID, STAGE = LOCAL_NAMESPACE, LOCAL_UID, "train"
+PRIVATE_FOLDER = LOCAL_FOLDER
 
 
 def logdirs_of(folder: Path) -> list[Path]:

@@ -10,9 +10,8 @@ def model_file_name(manifest: CheckpointManifest) -> str:
     """Returns the name of the file with the weights that validation judged; raises BadData when a manifest has none."""
     if manifest.is_report:
         raise BadData("it is the report of an evaluation and holds no weights; name the checkpoint that it measures")
-    for part in ("ema", "model"):
-        if manifest.parts.get(part) in manifest.files:
-            return manifest.parts[part]
+    if manifest.weights_name:
+        return manifest.weights_name
     raise BadData(f"the manifest of the checkpoint of step {manifest.step} names no file of its part `model`")
 
 

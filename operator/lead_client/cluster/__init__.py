@@ -1,0 +1,1 @@
+"""Runs and caches of a Kubernetes cluster, with the rights of this user."""

@@ -1,0 +1,1 @@
+"""Runs on this machine, by `lead train` in a process of its own."""
