@@ -17,7 +17,7 @@ Trains driving models: on this machine, or in pods that the LEAD operator starts
 train and inspect:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
   config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
-  runs          list the TrainingRuns of a cluster, with their losses
+  runs          list the runs of a folder, or the TrainingRuns of a cluster, with their losses
   logs          print what the pods of a run log
   ui            show runs on a page: curves, pictures, checkpoints, comparisons
   tensorboard   show the curves of a logdir, or of a namespace's runs, straight from the store
@@ -36,6 +36,8 @@ prepare data:
   cache         build the cache that training reads
 maintain a store:
   fsck          check every object of a cache or a run
+for the shell:
+  completion    print what completes lead's commands and options: lead completion bash
 for the operator:
   pod           do the job mounted in this pod
   render        print what the operator would create for a manifest
@@ -49,6 +51,7 @@ FUNCTIONS = {
     "closed-loop": "closed_loop:closed_loop",
     "cache": "cache:build_local_cache",
     "compare-perf": "compare_perf:compare_perf",
+    "completion": "completion:print_completion",
     "config": "config:show_config",
     "evaluate": "evaluate:evaluate_checkpoint",
     "example-data": "example_data:write_example_data",
@@ -141,7 +144,8 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> N
     keys.add_argument("arguments", nargs="*", metavar="key=value", help="recipe=NAME, preset=NAME")
     keys.add_argument("--markdown", action="store_true", help="as a page in Markdown")
 
-    runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
+    runs = _command(commands, "runs", "List runs as kubectl does, with the course of the loss.")
+    runs.add_argument("folder", nargs="?", type=Path, help="of runs of lead train; without it: those of a cluster")
     runs.add_argument("-n", "--namespace", default="", help="default: all namespaces")
 
     board = _command(
@@ -254,6 +258,9 @@ def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> Non
         "Print the objects the operator would create for a manifest; needs lead-operator.",
     )
     render.add_argument("file", type=Path)
+
+    completion = _command(commands, "completion", "Print the completion of a shell: source <(lead completion bash).")
+    completion.add_argument("shell", choices=["bash", "zsh", "fish", "tcsh"])
 
     pod = _command(commands, "pod", "Do the job mounted in this pod; started by the operator.")
     pod.add_argument("--job", type=Path, default=Path(environment.JOB_FILE))

@@ -35,7 +35,9 @@ def test_a_terminal_shows_no_json_and_ends_with_the_weights(tmp_path: Path) -> N
     lines = _ESCAPES.sub("", drawn.decode()).replace("\r", "\n").split("\n")
     assert not [line for line in lines if line.lstrip().startswith("{")]
     assert any(re.fullmatch(r"\d\d:\d\d:\d\d \[info\] epoch done epoch=1 of=2 .*loss=.*", line) for line in lines)
-    last = [line for line in lines if line][-1]
+    *_, checkpoints, curves, last = [line for line in lines if line]
+    assert re.fullmatch(r"checkpoints: after epochs 1, 2, \d+ MB; check them: lead fsck run", checkpoints)
+    assert curves == "curves: lead tensorboard run; in a line: lead runs run"
     assert last == "weights: run/model_0001.pth (epoch 2 of 2); train on: the same command with more epochs"
     assert (tmp_path / "run/model_0001.pth").is_file()
 

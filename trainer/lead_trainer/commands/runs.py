@@ -1,6 +1,6 @@
-"""`lead runs`: the TrainingRuns of a cluster with the course of their losses.
+"""`lead runs`: the runs of a folder, or the TrainingRuns of a cluster, with the course of their losses.
 
-kubectl uses the user's credentials and context.
+A cluster is asked by kubectl, which uses the user's credentials and context.
 """
 
 import json
@@ -16,6 +16,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.errors import BadConfig
+from lead_trainer.local.listing import COLUMNS, local_rows, table
 from lead_trainer.programs import program
 from lead_trainer.storage import open_store
 
@@ -25,23 +26,37 @@ HEADING = "LOSS BY EPOCH"
 _MOST_EVENT_BYTES = 64 * 1024 * 1024
 
 
-def list_runs(namespace: str, environ: Mapping[str, str]) -> int:
-    """Prints what `kubectl get trainingruns` prints, with the course of the loss where the store is named."""
+def list_runs(folder: Path | None, namespace: str, environ: Mapping[str, str]) -> int:
+    """Prints the runs of a folder, else what `kubectl get trainingruns` prints, with the course of the loss.
+
+    Of a cluster's runs the course is known where the store is named. Raises BadConfig for a folder without runs.
+    """
+    if folder is not None:
+        if namespace:
+            raise BadConfig(f"runs: -n {namespace} is of a cluster, and {folder} is a folder; leave one of them out")
+        print("\n".join(_local_table(folder)))
+        return ExitCode.DONE
     kubectl = program("kubectl", "lead runs asks the cluster by it; install it, or use kubectl elsewhere")
     command = [kubectl, "get", "trainingruns", *(["-n", namespace] if namespace else ["--all-namespaces"])]
-    table = _answer(command).splitlines()
+    lines = _answer(command).splitlines()
     store = open_store(environ) if environ.get(environment.STORE_URL) else None
     if store is None:
-        print("\n".join(table))
+        print("\n".join(lines))
         print(f"set {environment.STORE_URL} to see the course of the loss", file=sys.stderr)
         return ExitCode.DONE
     runs = json.loads(_answer([*command, "-o", "json"]))["items"]
     courses = {_name(run, bool(namespace)): sparkline(loss_history(store, run)) for run in runs}
-    width = max((len(line) for line in table), default=0)
-    for line in table:
+    width = max((len(line) for line in lines), default=0)
+    for line in lines:
         name = tuple(line.split()[: 1 if namespace else 2])
-        print(f"{line:<{width}}  {courses.get(name, HEADING if line is table[0] else '')}")
+        print(f"{line:<{width}}  {courses.get(name, HEADING if line is lines[0] else '')}")
     return ExitCode.DONE
+
+
+def _local_table(folder: Path) -> list[str]:
+    rows = local_rows(folder)
+    courses = [sparkline(_epoch_losses(row.logdir)) for row in rows]
+    return table([(*COLUMNS, HEADING), *((*row.cells, course) for row, course in zip(rows, courses, strict=True))])
 
 
 def _name(run: Mapping[str, Any], short: bool) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ process calls it.
 """
 
 import statistics
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -100,6 +101,8 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         raise StopRequested(f"{error}; {how_to_go_on(run, store)}") from error
     if world.is_first:
         view.show_newest(job.keys)
+        if sys.stdout.isatty():
+            print("\n".join(made_lines(run, store)))
         print(weights_line(run, view))
 
 
@@ -130,6 +133,20 @@ def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> Checkpoint
         return NamedView(run.logdir, objects, store, run.recipe.files.shown, run.config, keys)
     kept_epochs = run.recipe.files.kept_epochs
     return CheckpointView(run.logdir, objects, store, keys, kept_epochs and kept_epochs(run.config))
+
+
+def made_lines(run: LocalRun, store: FolderStore) -> list[str]:
+    """Returns what a run has left beside its weights, each with the command that shows it."""
+    kept = instance_manifests(store, run.instance)
+    size = sum(stored.size for manifest in kept for stored in manifest.files.values()) / 1e6
+    epochs = ", ".join(str(manifest.epoch) for manifest in reversed(kept))
+    lines = [f"checkpoints: after epochs {epochs}, {size:.0f} MB; check them: lead fsck {run.logdir}"] if kept else []
+    pictures = run.logdir / PICTURES_FOLDER
+    if pictures.is_dir():
+        lines.append(f"pictures: {pictures} ({sum(1 for _ in pictures.iterdir())} files)")
+    if any(run.events_folder.glob("events.out.tfevents.*")):
+        lines.append(f"curves: lead tensorboard {run.logdir}; in a line: lead runs {run.logdir}")
+    return lines
 
 
 def weights_line(run: LocalRun, view: CheckpointView | NamedView) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 from rich.console import Console
@@ -60,6 +61,8 @@ class Live:
     """Shows an epoch's course; `terminal` None asks standard error."""
 
     terminal: bool | None = None
+    pictures: Path | None = None  # where pictures are written, named once there is one
+    checkpoint: str = ""  # the newest, for people
     clock: Callable[[], float] = time.monotonic
     console: Console = field(default_factory=lambda: Console(stderr=True))
     _bar: Progress | None = None
@@ -87,10 +90,18 @@ class Live:
             self._bar = Progress(*columns, console=self.console, transient=True, auto_refresh=False)
             self._task = self._bar.add_task("", total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers="")
             self._bar.start()
+        numbers = ", ".join(filter(None, (now.text(), self.checkpoint, self._pictures())))
         self._bar.update(
-            self._task, completed=now.step, total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers=now.text()
+            self._task, completed=now.step, total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers=numbers
         )
         self._bar.refresh()
+
+    def committed(self, epoch: int, step: int) -> None:
+        """Names the newest checkpoint beside the bar from now on."""
+        self.checkpoint = f"checkpoint {time.strftime('%H:%M:%S')} (epoch {epoch}, step {step})"
+
+    def _pictures(self) -> str:
+        return f"pictures in {self.pictures}" if self.pictures is not None and self.pictures.is_dir() else ""
 
     def end(self) -> None:
         """Takes the bar away, at an epoch's end or where training ends."""

@@ -18,6 +18,7 @@ from lead_trainer.engine.reporting.first_rank import FirstRank, checkpoint_refer
 from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
 from lead_trainer.engine.reporting.perf import StepClock
 from lead_trainer.engine.step.state import TrainState
+from lead_trainer.report.live import Live
 from lead_trainer.report.picture_files import PictureFiles
 from lead_trainer.report.sinks import Sink, Sinks
 from lead_trainer.report.tensorboard import EventFile
@@ -57,6 +58,7 @@ def first_rank_of(
         after_commit=location.after_commit,
         data_counters=data.reported,
         reported=location.reported,
+        live=Live(pictures=location.pictures_folder),
     )
     if memory_plan.parts > 1:
         text = f"each batch is cut into {memory_plan.parts} parts to fit into memory; batch norms see smaller batches"

@@ -133,6 +133,7 @@ class FirstRank:
         if self.retention is not None:
             self.retention.apply()  # first: what is shown follows what is kept
         self.after_commit(manifest)
+        self.live.committed(manifest.epoch, manifest.step)
         self.events.upload()
         reference = checkpoint_reference(manifest, manifest_key)
         self.report(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())
