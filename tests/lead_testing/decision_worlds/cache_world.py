@@ -18,7 +18,7 @@ from lead_protocol.job import BuildJob, parse_job
 from lead_protocol.progress_record import BuildRecord
 from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld
 from lead_testing.makers import SETTINGS, a_cache_body, a_dataset_cache
-from lead_testing.statuses import cache_status
+from lead_testing.parsed_statuses import cache_status
 
 MAX_RETRIES = 2
 SHARES = 2

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -26,6 +27,15 @@ def test_bare_make_prints_every_target_and_does_nothing_else() -> None:
     assert all(line.startswith("  make ") for line in done.stdout.splitlines())
     printed = set(re.findall(r"[a-z]+(?:-[a-z]+)*", done.stdout))
     assert set(found[1].split()) - {"help"} <= printed
+
+
+@pytest.mark.parametrize("module", sorted(set(re.findall(r"\$\(RUN\) (lead_testing\.\w+)", MAKEFILE))))
+def test_what_make_runs_before_anything_is_installed_needs_the_standard_library_alone(module: str) -> None:
+    start = f"import sys; sys.path.insert(0, 'tests'); import {module}"
+    if (PROJECT_ROOT / "tests" / module.replace(".", "/") / "__main__.py").exists():
+        start += ".__main__"
+    done = ask(sys.executable, "-I", "-S", "-c", start)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("page", [README, TRAINER], ids=["README.md", "trainer/README.md"])

@@ -13,7 +13,8 @@ from lead_operator.resources.dataset_cache_status import CacheDisplay, DatasetCa
 from lead_operator.resources.status_format import parse_status, status_json
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_cache, a_training_run
-from lead_testing.statuses import find_condition, run_status
+from lead_testing.parsed_statuses import run_status
+from lead_testing.statuses import find_condition
 
 STRANGE: list[Any] = [{"later": {"than": ["we", 1]}}, [{"another": "shape"}], "a text", 7, None, True, [], {}]
 A_RUN: dict[str, Any] = {

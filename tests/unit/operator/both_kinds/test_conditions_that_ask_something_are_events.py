@@ -16,7 +16,7 @@ from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_cache, a_training_run
-from lead_testing.statuses import run_status
+from lead_testing.parsed_statuses import run_status
 
 DEGRADED = {"cache_degraded": True}
 RECORD = ProgressRecord(attempt=1, seq=1, phase="Training", epoch=1, epochs=4, step=12, steps=48)

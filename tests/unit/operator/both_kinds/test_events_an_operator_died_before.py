@@ -24,7 +24,7 @@ from lead_testing.makers import (
     a_ready_cache,
     a_training_run,
 )
-from lead_testing.statuses import cache_status, run_status
+from lead_testing.parsed_statuses import cache_status, run_status
 
 THEN = "2026-01-01T11:59:00Z"
 STAGES: list[dict[str, Any]] = [

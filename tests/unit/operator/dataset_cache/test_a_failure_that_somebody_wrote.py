@@ -9,7 +9,7 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
 from lead_operator.decisions.plan import Plan
 from lead_protocol.run_records import parse_run_end
 from lead_testing.makers import CACHE_UID, NOW, SETTINGS, a_dataset_cache, a_pod
-from lead_testing.statuses import cache_status
+from lead_testing.parsed_statuses import cache_status
 
 CACHE = a_dataset_cache(build={"parallelism": 1})
 KEY = f"control/team-a/{CACHE_UID}/failed-1-000000.json"

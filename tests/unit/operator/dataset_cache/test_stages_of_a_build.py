@@ -25,7 +25,7 @@ from lead_protocol.object_keys import BuildKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.store.folder import FolderStore
 from lead_testing.makers import CACHE_UID, DIGEST, NOW, SETTINGS, a_cache_body, a_dataset_cache, a_pod
-from lead_testing.statuses import cache_status
+from lead_testing.parsed_statuses import cache_status
 
 GPU = {"limits": {"nvidia.com/gpu": 1}}
 STAGES = [

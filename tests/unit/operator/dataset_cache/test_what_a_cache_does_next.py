@@ -20,7 +20,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.progress_record import BuildRecord
 from lead_testing.makers import DIGEST, NOW, SETTINGS, a_cache_body, a_dataset_cache, a_pod
-from lead_testing.statuses import cache_status
+from lead_testing.parsed_statuses import cache_status
 
 MANIFEST = ObservedCacheManifest(DIGEST, 17, 9, {"too short": 8}, 1234, 12, 1288490189)
 COMPLETE: dict[str, Any] = {"result_digest": DIGEST, "manifest": MANIFEST}

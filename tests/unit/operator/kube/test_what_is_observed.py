@@ -34,7 +34,7 @@ from lead_testing.makers import (
     a_run_body,
     a_training_run,
 )
-from lead_testing.statuses import cache_status, run_status
+from lead_testing.parsed_statuses import cache_status, run_status
 
 
 def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothing() -> None:

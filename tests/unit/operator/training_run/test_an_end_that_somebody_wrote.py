@@ -15,7 +15,7 @@ from lead_protocol.run_records import RunEnd
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.makers import NOW, PROFILE, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
-from lead_testing.statuses import run_status
+from lead_testing.parsed_statuses import run_status
 
 RUN = a_training_run(ttlSecondsAfterFinished=0)
 KEYS = ControlKeys("team-a", RUN_UID)

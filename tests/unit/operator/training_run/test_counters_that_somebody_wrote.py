@@ -16,7 +16,8 @@ from lead_operator.decisions.training_run.reported_counters import find_contradi
 from lead_operator.names import Condition
 from lead_protocol.run_records import RestartRecord, parse_restart_record
 from lead_testing.makers import NOW, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
-from lead_testing.statuses import find_condition, run_status
+from lead_testing.parsed_statuses import run_status
+from lead_testing.statuses import find_condition
 
 RUN = a_training_run(nodes=1, failurePolicy={"maxRestarts": 2})
 AWAY = "StoreUnavailable: no answer"
