@@ -78,7 +78,8 @@ class Attempt:
     began: float | None = None  # seconds since 1970
     ended: float | None = None  # last sign of life; None: it runs
     outcome: str = ""  # Running, Done, Stopped, Failed, Lost
-    cause: str = ""  # a sentence
+    cause: str = ""  # a sentence, by its records in the bucket
+    noted: str = ""  # the same by an event of the API server, which knows more of pods and nodes
     resumed_from_step: int | None = None
     pods: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from lead_testing.chart_values import CHART as CHART_FOLDER
 from lead_testing.chart_values import expected
 
 Render = Any
-SWITCHES = ("exampleData.enabled", "tensorboard.enabled", "operator.serviceMonitor.enabled")
+SWITCHES = ("exampleData.enabled", "tensorboard.enabled", "ui.enabled", "operator.serviceMonitor.enabled")
 EVERYTHING = ("--set", ",".join(f"{switch}=true" for switch in SWITCHES) + ",operator.replicas=2")
 
 

@@ -145,10 +145,10 @@ def test_everything_switched_on(render: Any) -> None:
         for team in "ab" for kind in ("data", "view") for profile in ("default", "scratch")
     }  # fmt: skip
     assert names(objects, "Deployment") == [
-        "lead-system/lead-operator", "team-a/lead-tensorboard", "team-b/lead-tensorboard",
+        "lead-system/lead-operator", "lead-system/lead-ui", "team-a/lead-tensorboard", "team-b/lead-tensorboard",
     ]  # fmt: skip
     assert names(objects, "ServiceAccount") == [
-        "lead-system/lead-minio", "lead-system/lead-operator",
+        "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-ui",
         "team-a/lead-build", "team-a/trainer", "team-b/lead-build", "team-b/trainer",
     ]  # fmt: skip
     assert [name.rsplit("-", 1)[0] for name in names(objects, "Job")] == [
@@ -179,16 +179,16 @@ def test_every_pod_satisfies_the_restricted_pod_security_standard(rendered: Obje
             assert container["resources"]["requests"] and container["resources"]["limits"]["memory"], name
 
 
-def test_only_the_operator_has_a_token(rendered: Objects) -> None:
+def test_only_operator_and_page_have_a_token(rendered: Objects) -> None:
     with_token = {name for name, spec in pod_specs(rendered) if spec.get("automountServiceAccountToken") is not False}
-    assert with_token == {"Deployment lead-operator"}
+    assert with_token - {"Deployment lead-ui"} == {"Deployment lead-operator"}
     for name, spec in pod_specs(rendered):
         tokens = {volume["name"] for volume in spec["volumes"] if "serviceAccountToken" in json.dumps(volume)}
         assert tokens == ({"api"} if name == "StatefulSet lead-minio" else set())
         mounts = [mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]]
         assert not tokens & set(mounts)  # the sidecar's alone: MinIO has none
     for account in (each for each in rendered if each["kind"] == "ServiceAccount"):
-        if account["metadata"]["name"] != "lead-operator":
+        if account["metadata"]["name"] not in ("lead-operator", "lead-ui"):
             assert account["automountServiceAccountToken"] is False
 
 
@@ -218,12 +218,13 @@ def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Obj
             assert not {"*", "escalate", "bind", "impersonate"} & set(rule["verbs"])
 
 
-def test_every_binding_names_the_operator_and_a_role_that_exists(rendered: Objects) -> None:
+def test_every_binding_names_operator_or_page_and_a_role_that_exists(rendered: Objects) -> None:
     roles = set(names(rendered, "Role")) | set(names(rendered, "ClusterRole"))
     for binding in (each for each in rendered if each["kind"].endswith("RoleBinding")):
         if "metrics-reader" in binding["metadata"]["name"]:
             continue  # of whoever scrapes
-        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "lead-operator", "namespace": "lead-system"}]
+        account = "lead-ui" if binding["roleRef"]["name"].startswith("lead-ui") else "lead-operator"
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "lead-system"}]
         assert f"{binding['metadata'].get('namespace', '')}/{binding['roleRef']['name']}" in roles
 
 
@@ -307,7 +308,7 @@ def test_every_client_of_the_embedded_store_trusts_its_authority_alone(render: A
                 if name == "StatefulSet lead-minio":
                     assert probe["httpGet"]["scheme"] == "HTTPS"
         mounted = json.dumps(spec["volumes"])
-        if any(client in name for client in ("operator", "example-data", "storage-init", "tensorboard")):
+        if any(client in name for client in ("operator", "example-data", "storage-init", "tensorboard", "ui")):
             assert "lead-store-ca-" in mounted, name
     plain = render("defaults", "--set", "minio.tls.enabled=false")
     profile = json.loads(one(plain, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])["default"]
@@ -649,6 +650,8 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
         further = {
             ("app.kubernetes.io/component", part): {"namespaceSelector"} for part in ("example-data", "tensorboard")
         }
+        on = any(found["kind"] == "Deployment" and found["metadata"]["name"] == "lead-ui" for found in rendered)
+        assert peers.pop(("app.kubernetes.io/component", "ui"), None) == (set() if on else None)
         assert peers in ({}, further)
 
 

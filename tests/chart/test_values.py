@@ -146,6 +146,8 @@ def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named:
         ("exampleData.enabled=true,exampleData.profile=other", "the storage profiles are default"),
         ("exampleData.enabled=true,exampleData.prefix=raw", "which no cache of namespace default may read"),
         ("exampleData.enabled=true,runs.namespaces={a,b}", "set it to datasets/a/carla_demo"),
+        ("ui.enabled=true,ui.proxy.userHeader=X-User", "everyone who reaches the page could name themselves"),
+        ("storage.profiles.default.uiSecret=lead-s3-page", "set the endpoint or drop them"),
         ("admissionPolicies.imagesByDigest=true", "set images.trainer.digest"),
         ("images.minio.tag=0.1.0@sha256:" + "0" * 64 + ",images.minio.digest=sha256:" + "1" * 64, "keep one of them"),
         ("exampleData.enabled=true,exampleData.namespace=other", "the namespaces for runs are default"),

@@ -100,6 +100,30 @@ ROWS = {
         "the operator's key overwrites or deletes raw data",
         "the store refuses: it may only read them",
     ),
+    "page-token": (
+        "somebody without a token, or with a wrong one, asks the page for a run",
+        "401, and nothing of any run",
+    ),
+    "page-tenants": (
+        "a user of one namespace asks the page for another's run, cache, curve, picture or log, by any address",
+        "404, the same as for what does not exist: each answer waits for a SubjectAccessReview",
+    ),
+    "page-cookie": (
+        "another site, or a script, uses the sign-in of the page",
+        "the cookie is HttpOnly and SameSite=Strict; forms of other sites are refused",
+    ),
+    "page-keys": (
+        "the page is made to show a key of the store, or to change something",
+        "keys stay in the pod, its account has no verb that writes, its store keys read",
+    ),
+    "page-text": (
+        "a name, message, tag, config or event holds HTML or a script",
+        "templates escape it, scripts get it as data, and the Content-Security-Policy allows nothing inline",
+    ),
+    "page-proxy": (
+        "a request names a user in the headers of an authenticating proxy",
+        "they count only beside the proxy's secret, and never name users or groups of Kubernetes itself",
+    ),
     "S3": ("an image from elsewhere enters through a run", "no field names an image; digests on request"),
     "S6": ("the store, or its STS, redirects a request elsewhere", "no redirect is followed"),
     "S8": ("a path with `..`, NUL, or a reserved folder", "refused at admission and by the store"),

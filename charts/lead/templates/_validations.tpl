@@ -19,8 +19,8 @@
 {{- if and (not $profile.endpoint) (ne $credentials "webIdentity") }}
 {{- fail (printf "storage.profiles.%s.credentials is %s but its endpoint is empty, which means the embedded MinIO, which gives pods no lasting keys; drop credentials or give an endpoint" $name $credentials) }}
 {{- end }}
-{{- if and (not $profile.endpoint) (or $profile.buildSecret $profile.viewSecret $profile.stsEndpoint $profile.roleArn $profile.roleArns $profile.caConfigMap) }}
-{{- fail (printf "storage.profiles.%s sets buildSecret, viewSecret, stsEndpoint, roleArn, roleArns or caConfigMap but its endpoint is empty, which means the embedded MinIO, for which the chart makes them; set the endpoint or drop them" $name) }}
+{{- if and (not $profile.endpoint) (or $profile.buildSecret $profile.viewSecret $profile.uiSecret $profile.stsEndpoint $profile.roleArn $profile.roleArns $profile.caConfigMap) }}
+{{- fail (printf "storage.profiles.%s sets buildSecret, viewSecret, uiSecret, stsEndpoint, roleArn, roleArns or caConfigMap but its endpoint is empty, which means the embedded MinIO, for which the chart makes them; set the endpoint or drop them" $name) }}
 {{- end }}
 {{- if and (not $profile.endpoint) $profile.secure (not $.Values.minio.tls.enabled) }}
 {{- fail (printf "storage.profiles.%s.secure is true but its endpoint is empty, which means the embedded MinIO, and minio.tls.enabled is false; set minio.tls.enabled to true or give an endpoint" $name) }}
@@ -64,6 +64,11 @@
 {{- range $name, $image := .Values.images }}
 {{- if and $image.digest (contains "@" $image.tag) }}
 {{- fail (printf "images.%s.digest is set, and its tag %q names a digest too; keep one of them" $name $image.tag) }}
+{{- end }}
+{{- end }}
+{{- with .Values.ui.proxy }}
+{{- if and .userHeader (not (and .secretHeader .secretName)) }}
+{{- fail "ui.proxy.userHeader is set without secretHeader and secretName: then everyone who reaches the page could name themselves; create a Secret with the key secret and let the proxy send it" }}
 {{- end }}
 {{- end }}
 {{- if .Values.tensorboard.enabled }}

@@ -265,11 +265,11 @@ def _attempts(records: InstanceRecords, history: History, run: Run) -> list[Atte
         here = pods.get(attempt.number, [])
         names = tuple(pod.name for pod in here) or attempt.pods
         nodes = tuple(dict.fromkeys(pod.node for pod in here if pod.node))
-        cause = attempt.cause
+        noted = ""
         if attempt.outcome in ("Lost", "Failed"):
-            cause = next((event.message for event in run.events if event.type == "Warning"
-                          and f"attempt {attempt.number}" in event.message), cause)  # fmt: skip
-        found.append(replace(attempt, pods=names, nodes=nodes, cause=cause))
+            sentences = (event.message for event in run.events if event.type == "Warning")
+            noted = next((message for message in sentences if f"attempt {attempt.number}" in message), "")
+        found.append(replace(attempt, pods=names, nodes=nodes, noted=noted))
     return found
 
 

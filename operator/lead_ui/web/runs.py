@@ -132,8 +132,14 @@ async def _run(request: Request) -> tuple[Viewer, Run]:
     pods = await viewer.may("list", PODS, key.namespace)
     shows_logs = run.has_logs and pods and await viewer.may("get", LOGS, key.namespace)
     shows_caches = await viewer.may("list", CACHES, key.namespace)
+    attempts = run.attempts
+    if not events:
+        attempts = tuple(replace(each, noted="") for each in attempts)
+    if not pods:
+        attempts = tuple(replace(each, pods=(), nodes=()) for each in attempts)
     return viewer, replace(
         run,
+        attempts=attempts,
         events=run.events if events else (),
         pods=run.pods if pods else (),
         caches=run.caches if shows_caches else (),

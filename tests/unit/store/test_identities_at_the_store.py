@@ -160,9 +160,9 @@ def test_the_data_key_of_a_namespace_is_for_its_raw_data_and_results(store: Stor
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_the_view_key_of_a_namespace_reads_its_runs_alone(store: Store, namespace: str) -> None:
+def test_the_view_key_of_a_namespace_reads_its_runs_and_caches_alone(store: Store, namespace: str) -> None:
     viewer = store.key(store.embedded.profiles[0].viewers[namespace])
-    assert folders(viewer, "get") == folders(viewer, "list") == of(namespace, "runs")
+    assert folders(viewer, "get") == folders(viewer, "list") == of(namespace, "runs", "caches")
     assert folders(viewer, "put") == folders(viewer, "delete") == set()
 
 
