@@ -17,6 +17,7 @@ MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 by
 MESSAGE_CHARS = 512
 MAX_ADVISORIES = 4
 MAX_DEGRADED_RANKS = 64  # that are named
+STEP_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of the histogram of step durations
 
 _Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -67,6 +68,16 @@ class ProgressRecord(StrictModel):
     cache_degraded: bool = False  # of any rank
     cache_degraded_ranks: Annotated[list[_Count], Field(max_length=MAX_DEGRADED_RANKS)] = Field(default_factory=list)
     loading_s: Annotated[dict[_Name, _Seconds], Field(max_length=8)] = Field(default_factory=dict)  # by stage
+    # Of rank 0, in this attempt.
+    step_counts: Annotated[list[_Count], Field(max_length=len(STEP_BOUNDS_S) + 1)] = Field(
+        default_factory=list
+    )  # steps that took up to each of STEP_BOUNDS_S and longer than the bound before it; the last: longer than all
+    steps_s: _Seconds = 0.0  # that those steps took, with the time they waited for data
+    checkpoints: _Count = 0  # committed
+    checkpoints_s: _Seconds = 0.0  # that training waited for them
+    gpu_memory_bytes: _Count | None = None  # in use on the GPU of rank 0, by all processes
+    gpu_memory_total_bytes: _Count | None = None
+    gpu_busy: Annotated[float, Field(ge=0, le=1)] | None = None  # share of the last second or so in which it computed
     resumed_from_step: _Count | None = None
     checkpoint: CheckpointRef | None = None
     best_metric: float | None = None

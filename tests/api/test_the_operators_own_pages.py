@@ -44,7 +44,12 @@ def test_metrics_tell_what_happened(bench: Bench) -> None:
     assert metric("lead_api_calls_total", verb="post", resource="services", code="201") == 1
     assert metric("lead_work_queue_depth") >= 0
     assert "lead_work_queue_depth" in bench.operator.page("metrics")[1]
-    wait_for("the newest report to grow old", lambda: metric("lead_progress_age_seconds") > 1)
+    of_run = {"namespace": bench.namespace, "run": "drive", "stage": "pretrain", "seed": "0"}
+    wait_for("the newest report to grow old", lambda: metric("lead_run_report_age_seconds", **of_run) > 1)
+    assert metric("lead_run_attempt", **of_run) == 2
+    assert metric("lead_run_session_cache_reads_total", result="hit", **of_run) == 93
+    assert metric("lead_run_restarts_total", namespace=bench.namespace, run="drive", **{"class": "program"}) == 1
     bench.driver.script.held.clear()
     bench.wait_phase("trun", "drive", "Succeeded")
-    wait_for("nothing to report", lambda: metric("lead_progress_age_seconds") == 0)
+    wait_for("nothing to report", lambda: "lead_run_report_age_seconds{" not in bench.operator.page("metrics")[1])
+    assert metric("lead_run_phase", namespace=bench.namespace, run="drive", phase="Succeeded") == 1

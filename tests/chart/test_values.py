@@ -59,7 +59,17 @@ def test_every_default_is_in_the_schema_and_every_key_of_the_schema_has_a_defaul
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(DEFAULTS, SCHEMA)
     described = {path for path, _ in nodes(SCHEMA) if path and "*" not in path and "[]" not in path} - {"/global"}
-    free = ("/requests", "/limits", "/nodeSelector", "/tolerations", "/affinity", "/serviceMonitor/labels")
+    free = (
+        "/requests",
+        "/limits",
+        "/nodeSelector",
+        "/tolerations",
+        "/affinity",
+        "/serviceMonitor/labels",
+        "/alerts/labels",
+        "/dashboard/labels",
+        "/dashboard/annotations",
+    )
     given = {path for path in keys(DEFAULTS) if not any(f"{key}/" in path for key in free)}
     assert described == given
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,7 +93,10 @@ class Bench:
 
 
 @contextlib.contextmanager
-def open_bench(plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan | None = None) -> Iterator[Bench]:
+def open_bench(
+    plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan | None = None, *,
+    pods: Callable[[Path, str, S3Store, str], PodDriver] = PodDriver,
+) -> Iterator[Bench]:  # fmt: skip
     """Makes a namespace, a bucket, a healthy node, moving pods, and an operator that the test starts.
 
     With a plan (perhaps one without faults) the operator speaks through a fault proxy.
@@ -110,7 +113,7 @@ def open_bench(plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan
         kubeconfig = proxy.kubeconfig if proxy else plane.kubeconfig
         operator = OperatorProcess(kubeconfig, folder / "operator", name, minio.endpoint, name)
         stack.enter_context(operator)
-        driver = stack.enter_context(PodDriver(plane.kubeconfig, name, store, name))
+        driver = stack.enter_context(pods(plane.kubeconfig, name, store, name))
         yield Bench(plane, minio, name, store, driver, operator, proxy)
 
 

@@ -102,6 +102,11 @@ class OperatorProcess:
         return self._folder / "operator.log"
 
     @property
+    def address(self) -> str:
+        """Where it serves its pages, host:port."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
     def pid(self) -> int:
         """Process id of the running operator."""
         assert self._process is not None and self._process.pid is not None

@@ -21,7 +21,12 @@ from pathlib import Path
 from lead_testing.local_cluster import CannotRun, Home, build_images, cluster_for_tests
 from lead_testing.local_cluster.binaries import CONTROL_PLANE_PROGRAMS, ensure_programs
 from lead_testing.local_cluster.commands import run_download, run_logged
-from lead_testing.local_cluster.packages import CONTROL_PLANE_PACKAGES, ensure_packages, install_packages
+from lead_testing.local_cluster.packages import (
+    CONTROL_PLANE_PACKAGES,
+    PROMETHEUS_PACKAGES,
+    ensure_packages,
+    install_packages,
+)
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 VENV = PROJECT_ROOT / ".venv"
@@ -38,7 +43,7 @@ PROGRAMS_OF = {
     "chart": (*CONTROL_PLANE_PROGRAMS, "helm"),
     "api": (*CONTROL_PLANE_PROGRAMS, "minio", "helm"),
 }
-PACKAGES_OF = {"chart": CONTROL_PLANE_PACKAGES, "api": CONTROL_PLANE_PACKAGES}
+PACKAGES_OF = {ring: {**CONTROL_PLANE_PACKAGES, **PROMETHEUS_PACKAGES} for ring in ("chart", "api")}
 # Rings of live servers on whatever machine this is: what fails once is tried once more, and both outcomes are printed.
 TRIED_AGAIN = ("api", "cluster")
 # A worker a core runs files side by side: they share read-only programs and, in the cluster, no namespace. Each worker

@@ -10,12 +10,10 @@ import ctypes
 import os
 import socket
 import uuid
-from collections.abc import Iterator
-from datetime import datetime
 
 import structlog
 
-from lead_operator import metrics, names
+from lead_operator import metrics
 from lead_operator.bucket.bucket_view import BucketView, OpenStore
 from lead_operator.bucket.cache_data_gc import CacheDataGC
 from lead_operator.bucket.cache_publisher import LIMITS as PUBLICATION_LIMITS
@@ -27,14 +25,13 @@ from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.apply import Applier
 from lead_operator.controllers.cache_finalizer import CacheFinalizer
 from lead_operator.controllers.dataset_cache import DatasetCacheController
+from lead_operator.controllers.metrics_snapshot import read_snapshot
 from lead_operator.controllers.reconciler import Reconciler
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.controllers.training_run import TrainingRunController
 from lead_operator.controllers.workers import Workers
-from lead_operator.decisions.formatting import parse_time
 from lead_operator.kube.client import KubeClient
-from lead_operator.kube.copies import is_finished
 from lead_operator.kube.event_recorder import EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
@@ -42,8 +39,7 @@ from lead_operator.kube.lease import Lease
 from lead_operator.kube.watchdog import Watchdog
 from lead_operator.kube.work_queue import WorkQueue
 from lead_operator.memory import Memories
-from lead_operator.resources.status_format import parse_status
-from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_operator.run_metrics import RUNS
 from lead_operator.settings import Settings
 
 RESYNC_ROUNDS = 2  # in which resources with a recent pass are left out
@@ -130,20 +126,16 @@ class Manager:
             await asyncio.shield(self._lease.release())
 
     def refresh_metrics(self) -> None:
-        """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""
+        """Reads what the copies hold for the metrics; called when the page is asked for."""
+        found = read_snapshot(self.informers, self._memories, self._client.clock.now())
         metrics.RESOURCES.clear()
-        oldest_s, now = 0.0, self._client.clock.now()  # reports are dated by the server's clock
-        for kind in (TRAINING_RUN, DATASET_CACHE):  # a cache has no progress
-            for body in self.informers.all(kind):
-                status = parse_status(TrainingRunStatus, body.get("status"))
-                metrics.RESOURCES.labels(kind.kind, status.phase or "New").inc()
-                running = status.phase == names.RunPhase.RUNNING and not is_finished(body)
-                # If nothing is observed any more, the last report is no evidence about the run.
-                if running and self.informers.serves(body["metadata"]["namespace"]):
-                    oldest_s = max([oldest_s, *_report_ages_s(status, now)])
-        metrics.PROGRESS_AGE.set(oldest_s)
+        for kind, entries in ((TRAINING_RUN, found.runs), (DATASET_CACHE, found.caches)):
+            for *_, phase in entries:
+                metrics.RESOURCES.labels(kind.kind, phase).inc()
         for namespace in self._settings.run_namespaces:
             metrics.SERVED.labels(namespace or "*").set(self.informers.serves(namespace))
+        metrics.QUEUE_AGE.set(self.queue.oldest_s())
+        RUNS.snapshot = found
 
     def _request_pass(self, key: ResourceKey) -> None:
         self.queue.add_after(key, GATHER_S)  # behind all that cannot wait
@@ -156,14 +148,6 @@ class Manager:
                     self.queue.add_after(key, self._settings.resync_s * position / len(keys))
             await asyncio.sleep(self._settings.resync_s)
             _give_memory_back()
-
-
-def _report_ages_s(status: TrainingRunStatus, now: datetime) -> Iterator[float]:
-    """Yields how old the newest report of each stage instance is that trains."""
-    for entry in status.stages:
-        reported = parse_time(entry.progress.reported_at) if entry.progress else None
-        if reported and entry.phase == names.RunPhase.RUNNING:
-            yield (now - reported).total_seconds()
 
 
 def _give_memory_back() -> None:

@@ -44,6 +44,7 @@ from lead_operator.resources.status_format import parse_status, status_json
 from lead_operator.resources.stored import Stored
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_operator.run_metrics import NewestReports
 from lead_operator.settings import Settings
 
 UNTOUCHED_FOR = timedelta(seconds=5)
@@ -159,8 +160,10 @@ class TrainingRunController:
         return plan
 
     def follow(self, run: TrainingRun, observed: ObservedRun, plan: Plan) -> None:
-        """Remembers what was decided, and has checkpoints and results removed that their policies let go."""
+        """Remembers what was read and decided, and has checkpoints and results removed that their policies let go."""
         planned = parse_status(TrainingRunStatus, plan.status)
+        reports = {(each.stage, each.seed): each.progress for each in observed.instances if each.progress is not None}
+        self.memories.of(run.identity.uid, NewestReports).records = reports
         self.reported.note(run, observed.status, planned)
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is not None and not observed.store_error:

@@ -14,6 +14,7 @@ import heapq
 import itertools
 import math
 import random
+import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
@@ -42,6 +43,7 @@ class WorkQueue(Generic[Key]):
         self._free: list[asyncio.Future[None]] = []  # one of each worker that waits
         self._turns = itertools.count()
         self._lanes: dict[Key, int] = {}  # of keys that wait for a worker, or for the one that has them to finish
+        self._since: dict[Key, float] = {}  # when each of them began to wait, the longest wait first
         self._in_work: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
@@ -63,6 +65,10 @@ class WorkQueue(Generic[Key]):
                 return
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._due, key)
+
+    def oldest_s(self) -> float:
+        """Returns how long the key has waited that has waited longest; 0 where none waits."""
+        return next((time.monotonic() - since for since in self._since.values()), 0.0)
 
     def due_in_s(self, key: Key) -> float:
         """Returns after how long a wish for later is due; infinite where there is none."""
@@ -128,7 +134,7 @@ class WorkQueue(Generic[Key]):
         while queue:
             _, lane, key = heapq.heappop(queue)
             if self._lanes.get(key) == lane and key not in self._in_work:  # else `done` queues it, or it came up faster
-                del self._lanes[key]
+                del self._lanes[key], self._since[key]
                 self._in_work.add(key)
                 return key
         return None
@@ -141,6 +147,7 @@ class WorkQueue(Generic[Key]):
         if self._lanes.get(key, DUE + 1) <= lane:
             return
         self._lanes[key] = lane
+        self._since.setdefault(key, time.monotonic())
         self._enqueue(key)
 
     def _enqueue(self, key: Key) -> None:

@@ -34,6 +34,7 @@ CLUSTER_PACKAGES = {
     "mount": "mount",
     "docker-registry": "docker-registry",
 }
+PROMETHEUS_PACKAGES = {"promtool": "prometheus"}
 IMAGE_PACKAGES = {
     "debootstrap": "debootstrap",
     "buildah": "buildah",

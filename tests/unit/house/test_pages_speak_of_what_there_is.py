@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator import metrics
-from lead_testing import PROJECT_ROOT
+from lead_testing import PROJECT_ROOT, metric_tables
 from lead_testing.pages import PAGES, commands
 from lead_trainer.command_line import TAKE_KEYS, parser
 from lead_trainer.local.config_sources import with_flags
 
 SCHEMA = json.loads((PROJECT_ROOT / "charts/lead/values.schema.json").read_text())
-OPERATING = PROJECT_ROOT / "charts/lead/operating.md"
 
 
 def ids(page: Path) -> str:
@@ -67,16 +65,25 @@ def has(schema: dict[str, object], path: list[str]) -> bool:
     return True
 
 
-def exposed() -> Iterator[str]:
-    for family in metrics.REGISTRY.collect():
-        yield f"{family.name}_total" if family.type == "counter" else family.name
+def test_the_page_of_monitoring_holds_every_metric_and_alert() -> None:
+    page = metric_tables.PAGE.read_text()
+    assert page == metric_tables.with_tables(page), "run `python -m lead_testing.metric_tables --write`"
 
 
-def test_the_operating_page_names_every_metric_and_no_other() -> None:
-    named = set(re.findall(r"\blead_(?!trainer|operator|ui\b)[a-z_]+\b", OPERATING.read_text()))
-    assert {name.removesuffix("_count") for name in named} == set(exposed())
+def expressions() -> Iterator[str]:
+    """Yields every query of the alerts and of the dashboard."""
+    yield from (rule["expr"] for rule in metric_tables.rules())
+    for panel in json.loads(metric_tables.DASHBOARD.read_text())["panels"]:
+        yield from (target["expr"] for target in panel.get("targets", ()))
 
 
-def test_an_alert_counts_one_kind_alone_or_the_greater_count_would_hide_the_other() -> None:
-    asked = re.findall(r"lead_resources\{(.*?)\}", OPERATING.read_text())
-    assert asked and all('kind="' in labels for labels in asked), asked
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    known = {name for name, *_ in metric_tables.exported()}
+    asked = {name for each in expressions() for name in re.findall(r"\b(?:lead|process)_[a-z_]+\b", each)}
+    parts = re.compile(r"_(count|sum|bucket)$")
+    assert len(asked) > 30 and {parts.sub("", name) for name in asked} <= known
+
+
+def test_a_query_counts_one_kind_alone_or_the_greater_count_would_hide_the_other() -> None:
+    asked = [labels for each in expressions() for labels in re.findall(r"by \((.*?)\) \(lead_resources", each)]
+    assert asked and all("kind" in labels for labels in asked), asked

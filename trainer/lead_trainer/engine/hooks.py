@@ -6,7 +6,7 @@ of them are collectives.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NoReturn
@@ -115,6 +115,7 @@ class Hooks:
             self._name_bad_samples(state, step)
         rate = self.pace.mark(state.step)
         if self.first is not None:
+            self.first.counters.step(self.clock.last_step_s)
             self._report_step(self.first, state, step, rate)
         if state.step_in_epoch < self.plan.epoch(state.epoch).steps:
             if self._due(self.config.validate_every_steps, state.step):
@@ -222,7 +223,8 @@ class Hooks:
     def _save(self, state: TrainState, *, final: bool = False) -> None:
         if self.first is not None:
             self.first.report(state, urgent=True, phase="Checkpointing")
-        manifest = self.checkpointer.commit(state, final=final)
+        with self.first.counters.checkpoint() if self.first is not None else nullcontext():
+            manifest = self.checkpointer.commit(state, final=final)
         if self.first is not None:
             self.first.committed(state, manifest, self.checkpointer.manifest_key)
         self.pace.restart()

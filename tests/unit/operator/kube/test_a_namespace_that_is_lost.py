@@ -93,13 +93,14 @@ def test_the_age_of_progress_is_by_the_servers_clock_and_of_runs_that_are_seen()
     run["status"] = {"phase": "Running", "stages": [entry]}
     operator.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
 
-    def age_s() -> float:
+    def age_s() -> float | None:
         operator.refresh_metrics()
-        return metrics.REGISTRY.get_sample_value("lead_progress_age_seconds") or 0.0
+        labels = {"namespace": "team-a", "run": run["metadata"]["name"], "stage": "train", "seed": "0"}
+        return metrics.REGISTRY.get_sample_value("lead_run_report_age_seconds", labels)
 
     assert age_s() == pytest.approx(30, abs=5)
     refuse(operator, "team-a")
-    assert age_s() == 0
+    assert age_s() is None
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,19 @@ async def test_a_key_that_was_asked_for_often_is_handed_out_once() -> None:
     assert len(queue) == 0
 
 
+async def test_the_oldest_key_counts_from_when_it_was_first_asked_for() -> None:
+    queue = WorkQueue[str]()
+    assert queue.oldest_s() == 0
+    queue.add("a")
+    await asyncio.sleep(0.02)
+    queue.add("b")
+    queue.add("a")
+    oldest_s = queue.oldest_s()
+    assert oldest_s >= 0.02 and await taken(queue) == "a"
+    assert queue.oldest_s() < oldest_s + 60 and await taken(queue) == "b"
+    assert queue.oldest_s() == 0
+
+
 async def test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for() -> None:
     queue = WorkQueue[str]()
     queue.add("a")

@@ -68,6 +68,10 @@ def test_counters_stay_until_something_was_read_again(record: ProgressRecord | N
         {"loading_s": {"a b\n": 1.0}},
         {"loading_s": {"x" * 65: 1.0}},
         {"loading_s": {f"stage{n}": 1.0 for n in range(9)}},
+        {"step_counts": [0] * 13},
+        {"step_counts": [-1]},
+        {"gpu_busy": 1.5},
+        {"checkpoints_s": -1.0},
     ],
 )
 def test_a_report_with_impossible_figures_is_not_believed(hostile: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from lead_trainer.engine.attempt.memory import MemoryPlan
 from lead_trainer.engine.checkpoints.commit import Checkpointer
 from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.loop import Stage
+from lead_trainer.engine.reporting.attempt_counters import AttemptCounters
 from lead_trainer.engine.reporting.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
 from lead_trainer.engine.reporting.perf import StepClock
@@ -55,6 +56,7 @@ def first_rank_of(
         writer=attempt.writer,
         events=_sinks(attempt, state.step, checkpointer.config),
         retention=keeps if location.removes_old_checkpoints else None,
+        counters=AttemptCounters(attempt.group.device),
         after_commit=location.after_commit,
         data_counters=data.reported,
         reported=location.reported,

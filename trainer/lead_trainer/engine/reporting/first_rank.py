@@ -20,6 +20,7 @@ from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.checkpoints.retention import Retention
+from lead_trainer.engine.reporting.attempt_counters import AttemptCounters
 from lead_trainer.engine.reporting.progress import ProgressWriter
 from lead_trainer.engine.step.ranking import METRIC_NAME
 from lead_trainer.engine.step.recipe_parts import pictures_of
@@ -44,6 +45,7 @@ class FirstRank:
     writer: ProgressWriter
     events: Sink
     retention: Retention | None  # None in a pod
+    counters: AttemptCounters
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
     advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
@@ -53,7 +55,7 @@ class FirstRank:
 
     def report(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
         """Puts the position and `fields` into the progress record."""
-        fields |= {"epoch": state.epoch, "step": state.step, **self.data_counters()}
+        fields |= {"epoch": state.epoch, "step": state.step, **self.data_counters(), **self.counters.reported()}
         best = {"best_metric": state.best_metric, "best_by": state.ranking.metric}
         self.writer.update(urgent=urgent, **best, **fields)
 

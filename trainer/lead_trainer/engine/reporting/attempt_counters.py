@@ -1,0 +1,60 @@
+"""What the progress record counts for monitoring, of rank 0: steps by duration, checkpoints, the load of its GPU.
+
+The operator exports them as metrics, so no pod opens a port. A step costs one bisection; the GPU is asked every few
+seconds.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+
+from lead_protocol.progress_record import STEP_BOUNDS_S
+
+GPU_INTERVAL_S = 5.0
+
+
+class AttemptCounters:
+    """Counters of one attempt, by the names of the progress record."""
+
+    def __init__(self, device: torch.device, now: Callable[[], float] = time.monotonic) -> None:
+        self._device, self._now = device, now
+        self._counts, self._steps_s = [0] * (len(STEP_BOUNDS_S) + 1), 0.0
+        self._checkpoints, self._checkpoints_s = 0, 0.0
+        self._gpu, self._gpu_read_at = dict[str, Any](), -GPU_INTERVAL_S
+
+    def step(self, seconds: float) -> None:
+        """Counts a step that took so long, waiting for data included."""
+        self._counts[bisect_left(STEP_BOUNDS_S, seconds)] += 1
+        self._steps_s += seconds
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[None]:
+        """Counts a checkpoint that the body commits, and the time until it is; one that fails is not counted."""
+        begin = self._now()
+        yield
+        self._checkpoints += 1
+        self._checkpoints_s += self._now() - begin
+
+    def reported(self) -> dict[str, Any]:
+        """Returns the counters now."""
+        return {
+            "step_counts": list(self._counts),
+            "steps_s": round(self._steps_s, 3),
+            "checkpoints": self._checkpoints,
+            "checkpoints_s": round(self._checkpoints_s, 3),
+            **self._gpu_load(),
+        }
+
+    def _gpu_load(self) -> dict[str, Any]:
+        if self._device.type == "cuda" and self._now() - self._gpu_read_at >= GPU_INTERVAL_S:
+            self._gpu_read_at = self._now()
+            free, total = torch.cuda.mem_get_info(self._device)
+            self._gpu = {"gpu_memory_bytes": total - free, "gpu_memory_total_bytes": total}
+            # Without nvidia-ml-py, or where the driver does not report it, there is nothing to record.
+            with suppress(ModuleNotFoundError, RuntimeError):
+                self._gpu["gpu_busy"] = min(1.0, torch.cuda.utilization(self._device) / 100)
+        return self._gpu
