@@ -1,0 +1,1 @@
+"""Programs that use `lead_client`; each is executed by a test."""
