@@ -1,6 +1,10 @@
 """`lead_client.Cluster()` against a real API server: mistakes, outages, and what a run has written."""
 
 import base64
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lead_client import Cluster, DatasetCache, TrainingRun
 from lead_client.errors import (
@@ -22,6 +27,7 @@ from lead_client.errors import (
     WaitTimeout,
 )
 from lead_protocol.exit_codes import ExitCode
+from lead_testing import PROJECT_ROOT
 from lead_testing.api_bench import Bench, kubeconfig_of
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
 from lead_testing.pod_driver import Exit
@@ -29,6 +35,7 @@ from lead_testing.pod_driver import Exit
 TOWN: dict[str, Any] = {"recipe": "lead", "source": {"prefix": "datasets/town"}}
 RUN: dict[str, Any] = {"recipe": "lead", "datasets": [{"cache_ref": {"name": "town"}}]}
 LONGEST_S = 180
+EXAMPLES = PROJECT_ROOT / "operator/lead_client/examples"
 FIXED = "fixed after creation; create a new TrainingRun (its checkpoint.from can go on from this one)"
 TWO = [{"name": "a"}, {"name": "b"}]
 
@@ -208,3 +215,34 @@ def test_a_run_that_is_deleted_while_somebody_waits_is_reported(bench: Bench) ->
     threading.Timer(1.0, run.delete).start()
     with pytest.raises(NotFound, match="drive"):
         run.wait(LONGEST_S)
+
+
+def test_katibs_job_is_valid_and_its_program_prints_losses_and_deletes_the_run_when_it_is_stopped(
+    trained: Bench,
+) -> None:
+    *rights, experiment = yaml.safe_load_all((EXAMPLES / "katib_sweep.yaml").read_text())
+    job = experiment["spec"]["trialTemplate"]["trialSpec"]
+    trained.apply(*rights)
+    trained.plane.kubectl("-n", trained.namespace, "create", "--dry-run=server", "--validate=strict", "-f", "-",
+                          stdin=json.dumps({**job, "metadata": {"name": "lead-lr-x1"}}))  # fmt: skip
+    trained.plane.kubectl("label", "namespace", trained.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x1"}, "spec": job["spec"]["template"]["spec"]}
+    trained.plane.kubectl("-n", trained.namespace, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+    kubeconfig = kubeconfig_of(trained, "katib-trials", trained.operator.log.parent / "kubeconfig")
+    command = [sys.executable, "-m", "lead_client.examples.katib_trial", "--cache=town", "--lr=0.001", "--epochs=2"]
+    environ = {**os.environ, "KUBECONFIG": str(in_namespace(kubeconfig, trained.namespace))}
+    done = subprocess.run([*command, "x1"], env=environ, capture_output=True, text=True, timeout=LONGEST_S)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.splitlines()[-1] == "loss=0.1667"
+    trained.driver.script.held.add("train")
+    with subprocess.Popen([*command, "x2"], env=environ, stdout=subprocess.PIPE) as stopped:
+        trained.wait_phase("trun", "x2", "Running")
+        stopped.terminate()
+        assert stopped.wait(60) == 0
+    assert trained.get("trun", "x2") == {} or trained.get("trun", "x2")["metadata"].get("deletionTimestamp")
+
+
+def in_namespace(kubeconfig: Path, namespace: str) -> Path:
+    document = json.loads(kubeconfig.read_text())
+    document["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig.write_text(json.dumps(document))
+    return kubeconfig
