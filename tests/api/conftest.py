@@ -21,7 +21,7 @@ from lead_testing.minio_server import MinioServer, minio_program
 
 # Files that take minutes each.
 LONGEST_FIRST = ("test_fault_plans", "test_many_runs", "test_forged_manifests_live", "test_poison_objects",
-                 "test_named_faults", "test_outages", "test_gitops")  # fmt: skip
+                 "test_named_faults", "test_outages", "test_gitops", "test_dashboard_and_alerts")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
