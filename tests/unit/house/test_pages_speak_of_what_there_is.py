@@ -71,10 +71,12 @@ def test_the_page_of_monitoring_holds_every_metric_and_alert() -> None:
 
 
 def expressions() -> Iterator[str]:
-    """Yields every query of the alerts and of the dashboard."""
+    """Yields every query of the alerts and of the dashboard: its panels, annotations and variables."""
     yield from (rule["expr"] for rule in metric_tables.rules())
-    for panel in json.loads(metric_tables.DASHBOARD.read_text())["panels"]:
-        yield from (target["expr"] for target in panel.get("targets", ()))
+    dashboard = json.loads(metric_tables.DASHBOARD.read_text())
+    yield from (target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ()))
+    yield from (each["expr"] for each in dashboard["annotations"]["list"] if "expr" in each)
+    yield from (each["definition"] for each in dashboard["templating"]["list"] if "definition" in each)
 
 
 def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
