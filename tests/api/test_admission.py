@@ -11,6 +11,7 @@ from lead_testing.local_cluster.errors import StepFailed
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 VOLCANO = {"scheduling.k8s.io/group-name": "gang"}
+SIMULATOR = {"image": "registry.invalid/carla:1", "command": ["drive"]}
 COSCHEDULING = {  # of its versions, newest first
     "scheduling.x-k8s.io/pod-group": "gang",
     "pod-group.scheduling.sigs.k8s.io": "gang",
@@ -77,6 +78,26 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
             ],
         ),
         "name the stage that it measures",
+    ),
+    (
+        "a closed loop of a stage that is none",
+        a_training_run("x", "c", stages=[{"name": "a"}], closedLoop={**SIMULATOR, "stages": ["a", "b"]}),
+        "closedLoop.stages names what is no stage of kind Train in spec.stages; correct the name",
+    ),
+    (
+        "a closed loop of a stage that evaluates",
+        a_training_run(
+            "x",
+            "c",
+            stages=[{"name": "a"}, {"name": "b", "kind": "Evaluation", "initFrom": {"stage": "a"}}],
+            closedLoop={**SIMULATOR, "stages": ["b"]},
+        ),
+        "closedLoop.stages names what is no stage of kind Train in spec.stages; correct the name",
+    ),
+    (
+        "a closed loop of a stage twice",
+        a_training_run("x", "c", stages=[{"name": "a"}], closedLoop={**SIMULATOR, "stages": ["a", "a"]}),
+        "Duplicate value",
     ),
     ("nothing at once", a_training_run("x", "c", parallelism=0), "spec.parallelism"),
     (
@@ -146,7 +167,7 @@ def test_a_fixed_field_says_that_it_is_fixed(bench: Bench) -> None:
     bench.apply(a_training_run("drive", "town"))
     with pytest.raises(
         StepFailed,
-        match=r"fixed after creation; create a new TrainingRun \(its checkpoint\.from .* kubectl replace --force",
+        match=r"fixed after creation; create a new run \(checkpoint\.from .* kubectl replace --force",
     ):
         bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"nodes":3}}')
     bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')

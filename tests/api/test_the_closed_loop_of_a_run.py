@@ -3,7 +3,11 @@
 import json
 from typing import Any
 
+import pytest
+
+from lead_protocol.object_keys import ClosedLoopKeys
 from lead_testing.api_bench import Bench
+from lead_testing.local_cluster.errors import StepFailed
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import OPEN_POLICY, wait_for
 from lead_testing.pod_driver import Exit
@@ -82,3 +86,42 @@ def test_an_operator_that_dies_while_one_drives_starts_no_second_pod(bench: Benc
     assert {pod["metadata"]["uid"] for pod in bench.pods("closed-loop")} == before
     bench.driver.script.held.discard("closed-loop")
     wait_for("its result", lambda: loop_of(bench).get("attempt") == 1)
+
+
+def test_a_first_stage_without_a_planner_is_not_driven_where_the_second_is_named(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.driver.script.held_at = 1
+    bench.operator.start(LEAD_POLICY=OPEN)
+    stages = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 2, "initFrom": {"stage": "pretrain"}}]
+    run = a_training_run("drive", "town", stages=stages, closedLoop={**SIMULATOR, "stages": ["posttrain"]})
+    bench.apply(a_dataset_cache("town", "datasets/town"), run)
+    wait_for("a checkpoint", lambda: (bench.status("trun", "drive").get("stages") or [{}])[0].get("checkpoint"))
+    wait_for("the condition", lambda: condition(bench) == ("Unknown", "NotDriven"))
+    with pytest.raises(StepFailed, match="closedLoop.stages names what is no stage of kind Train"):
+        bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"closedLoop":{"stages":["postrain"]}}}')
+    bench.driver.script.held.clear()
+    wait_for("its last weights", lambda: [loop_of(bench).get(key) for key in ("stage", "epoch")] == ["posttrain", 2])
+    driven = [pod for pod in bench.driver.seen.values() if pod["metadata"]["labels"]["lead.dev/role"] == "closed-loop"]
+    assert {pod["metadata"]["labels"]["lead.dev/stage"] for pod in driven} == {"posttrain"}
+
+
+def test_results_of_every_seed_beyond_keep_go_after_the_end_also_when_an_operator_died_over_them(bench: Bench) -> None:
+    bench.operator.start(LEAD_POLICY=OPEN)
+    stages = [{"name": "train", "epochs": 1, "seeds": [0, 1]}]
+    run = a_training_run("drive", "town", stages=stages, parallelism=2, closedLoop={**SIMULATOR, "keep": 1})
+    bench.apply(a_dataset_cache("town", "datasets/town"), run)
+    bench.wait_phase("trun", "drive", "Succeeded")
+
+    def is_driven() -> bool:
+        loop = loop_of(bench)
+        return len(loop.get("driven", [])) == 2 and loop["drive"]["phase"] == "Succeeded"
+
+    wait_for("both seeds", is_driven)
+    bench.operator.kill()
+    uid = bench.get("trun", "drive")["metadata"]["uid"]
+    left = [f"{ClosedLoopKeys(bench.namespace, uid, 'train', seed).results(1, 0)}files/a.png" for seed in (0, 1)]
+    for key in left:
+        bench.store.create(key, b"of an attempt that is over")
+    bench.operator.start(LEAD_POLICY=OPEN)
+    wait_for("their removal", lambda: not [key for key in left if bench.store.head(key) is not None])
+    assert bench.status("trun", "drive")["phase"] == "Succeeded" and loop_of(bench)["drive"]["phase"] == "Succeeded"

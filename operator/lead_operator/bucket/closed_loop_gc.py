@@ -2,13 +2,13 @@
 
 `controllers.training_run` asks when an attempt has ended; nothing new means no call at all. Manifests go before the
 files they commit, so that one that stands always has its files; what failed attempts have left goes with them. The
-newest attempt is left alone, because its pod may still write. A store that fails is asked again later.
+newest attempt is left alone, because its pod may still write. A store that fails is asked again later. All instances
+that were asked for are swept one after another, also where no further pass follows, because the run has ended.
 """
 
 import asyncio
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -23,7 +23,7 @@ from lead_operator.resources.training_run import TrainingRun
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import StorageProfile
 from lead_protocol.object_keys import ClosedLoopKeys
-from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
 
 THREADS = 1  # of each profile; namespaces take turns
 MAX_LISTED = 50_000  # objects of one stage instance
@@ -63,9 +63,14 @@ def results_requests(
 class _Asked(Part):
     """What is kept of a run."""
 
+    wanted: dict[ClosedLoopKeys, ResultsRequest] = field(default_factory=dict)
     answered: dict[ClosedLoopKeys, ResultsRequest] = field(default_factory=dict)
-    retry_at: float = 0.0
     task: "asyncio.Task[None] | None" = None
+
+    @property
+    def open(self) -> ResultsRequest | None:
+        """The next request that was not carried out."""
+        return next((each for keys, each in self.wanted.items() if self.answered.get(keys) != each), None)
 
     def close(self) -> None:
         """Ends what is being removed; the next operator goes on where it stopped."""
@@ -76,39 +81,45 @@ class _Asked(Part):
 class ClosedLoopGC:
     """Retention of the results of all runs at hand; used from the event loop only."""
 
-    def __init__(
-        self,
-        store_of: Callable[[StorageProfile], ObjectStore],
-        memories: Memories,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore], memories: Memories) -> None:
         self._store_of = store_of
         self._memories = memories
-        self._now = now
         self._threads = StoreThreads(THREADS, "results")
 
-    def ask(self, request: ResultsRequest) -> None:
-        """Has what does not stay removed soon, unless nothing has changed since the last time; returns at once."""
-        asked = self._memories.of(request.keys.uid, _Asked)
-        if asked.task is None and asked.answered.get(request.keys) != request and self._now() >= asked.retry_at:
-            work = self._work(request, asked)
-            asked.task = asyncio.get_running_loop().create_task(work, name=f"results {request.keys}")
+    def ask(self, uid: str, requests: Iterable[ResultsRequest]) -> None:
+        """Has what does not stay of a run removed soon, unless nothing has changed since the last time."""
+        asked = self._memories.of(uid, _Asked)
+        asked.wanted.update({request.keys: request for request in requests})
+        if asked.task is None and asked.open is not None:
+            asked.task = asyncio.get_running_loop().create_task(self._work(asked), name=f"results {uid}")
+
+    def was_asked(self, uid: str) -> bool:
+        """Returns whether this process has seen the results of a run; the one before may have died over them."""
+        return self._memories.find(uid, _Asked) is not None
 
     def close(self) -> None:
         """Starts no more; the memory of each run ends its own."""
         self._threads.close()
 
-    async def _work(self, request: ResultsRequest, asked: _Asked) -> None:
+    async def _work(self, asked: _Asked) -> None:
+        try:
+            while (request := asked.open) is not None:
+                await self._sweep(request, asked)
+        finally:
+            asked.task = None
+
+    async def _sweep(self, request: ResultsRequest, asked: _Asked) -> None:
         try:
             store, where = self._store_of(request.profile), (request.profile.name, request.keys.namespace)
             while not await self._threads.run(*where, remove_portion, store, request):
                 pass
             asked.answered[request.keys] = request
         except StoreError as error:
-            asked.retry_at = self._now() + RETRY_S
             log.warning("old_results_stay_for_now", instance=request.keys.prefix, error=str(error))
-        finally:
-            asked.task = None
+            if isinstance(error, StoreDenied):
+                asked.answered[request.keys] = request  # a person must act; the next result tries again
+            else:
+                await asyncio.sleep(RETRY_S)
 
 
 def remove_portion(store: ObjectStore, request: ResultsRequest) -> bool:

@@ -104,7 +104,8 @@ class TrainingRunController:
         if reported_end(observed.status) is not None:
             check = await self.reported.check_end(run, profile, observed)
             observed = replace(observed, ended=check.ended, end_disproved=check.disproved, store_error=check.error)
-            known = is_over(observed) and not observed.erased and not reads_results(run, observed)
+            swept = run.closed_loop is None or self.results.was_asked(run.identity.uid)
+            known = is_over(observed) and not observed.erased and not reads_results(run, observed) and swept
             if check.error or known:
                 return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
         snapshot = await self.bucket.read_run(
@@ -169,8 +170,8 @@ class TrainingRunController:
         if profile is not None and not observed.store_error:
             for request in sweep_requests(run, observed, planned, profile):
                 self.sweep.ask(request)  # before the status: once its end is written, there is no further pass
-            for results in results_requests(run, observed, planned, profile):
-                self.results.ask(results)
+            if run.closed_loop is not None and observed.drives_read:
+                self.results.ask(run.identity.uid, results_requests(run, observed, planned, profile))
 
     def missed_events(self, observed: ObservedRun, plan: Plan) -> Iterable[Missed] | None:
         """Returns the events that an earlier process may have died before sending; None: not known yet."""

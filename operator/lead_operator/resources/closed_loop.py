@@ -1,7 +1,10 @@
 """`spec.closedLoop` of a TrainingRun: what drives in a simulator with its weights, and when. Body in, dataclass out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lead_operator.errors import SpecError
+from lead_operator.near_names import near_name
 from lead_operator.resources.body import Reader
 from lead_operator.resources.pod_settings import ComputeResources, parse_resources
 
@@ -19,6 +22,7 @@ class ClosedLoop:
     """What drives, with what, and what of its results stays."""
 
     every_epochs: int  # 0: only where the annotation asks for it
+    stages: tuple[str, ...]  # whose weights are driven
     image: str
     command: tuple[str, ...]
     routes_prefix: str  # empty: the command's own routes
@@ -33,14 +37,18 @@ class ClosedLoop:
         return self.regression.metric if self.regression else "DrivingScore"
 
 
-def parse_closed_loop(spec: Reader) -> ClosedLoop | None:
-    """Reads what a run asks for; None where it asks for nothing."""
+def parse_closed_loop(spec: Reader, evaluates: Mapping[str, bool]) -> ClosedLoop | None:
+    """Reads what a run asks for; None where it asks for nothing.
+
+    `evaluates` tells of each stage whether it is one of kind Evaluation, which has no weights of its own.
+    """
     if spec.optional("closedLoop", dict) is None:
         return None
     reader = spec.child("closedLoop")
     regression = reader.child("regression") if reader.optional("regression", dict) is not None else None
     return ClosedLoop(
         every_epochs=reader.get("everyEpochs", int),
+        stages=_stages(reader, evaluates),
         image=reader.get("image", str),
         command=tuple(str(part) for part in reader.get("command", list)),
         routes_prefix=reader.child("routes").get("prefix", str) if reader.optional("routes", dict) is not None else "",
@@ -49,3 +57,19 @@ def parse_closed_loop(spec: Reader) -> ClosedLoop | None:
         regression=Regression(regression.get("metric", str), regression.get("maxDrop", int)) if regression else None,
         keep=reader.get("keep", int),
     )
+
+
+def _stages(reader: Reader, evaluates: Mapping[str, bool]) -> tuple[str, ...]:
+    """Returns the stages named, by default all that train; raises SpecError. The API server refuses others too."""
+    trained = [name for name, evaluating in evaluates.items() if not evaluating]
+    named = reader.optional("stages", list)
+    for name in named or ():
+        if name in trained:
+            continue
+        near = near_name(str(name), trained)
+        found = "a stage of kind Evaluation, without weights of its own" if name in evaluates else "no stage of this run"
+        raise SpecError(
+            f"{reader.owner}: {reader.path}.stages names {name!r}, which is {found}"
+            f"{f'; did you mean {near}?' if near else ''}; stages that train are: {', '.join(trained)}"
+        )
+    return tuple(trained if named is None else named)

@@ -164,6 +164,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
     identity = parse_identity(body, names.TRAINING_RUN_KIND)
     spec = Reader(body.get("spec"), owner=str(identity), path="spec")
     resources = parse_resources(spec.child("resources"))
+    stages = tuple(_stages(spec.children("stages", STAGE_DEFAULTS)))
     return TrainingRun(
         identity=identity,
         recipe=spec.get("recipe", str),
@@ -173,7 +174,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         storage_profile=spec.get("storageProfile", str),
         nodes=spec.get("nodes", int),
         procs_per_node=_procs_per_node(spec, resources),
-        stages=tuple(_stages(spec.children("stages", STAGE_DEFAULTS))),
+        stages=stages,
         parallelism=spec.get("parallelism", int),
         checkpoint=_checkpoint(spec.child("checkpoint")),
         session_cache=_session_cache(spec.child("sessionCache")),
@@ -189,7 +190,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         scheduling=_scheduling(spec.child("scheduling")),
         resources=resources,
         pod_settings=_pod_settings(spec.child("podOverrides")),
-        closed_loop=parse_closed_loop(spec),
+        closed_loop=parse_closed_loop(spec, {stage.name: stage.evaluates for stage in stages}),
         drive_request=parse_request(body),
     )
 

@@ -21,7 +21,7 @@ from lead_protocol.store.object_store import ObjectStore, StoreUnavailable
 from lead_testing.makers import PROFILE, RUN_UID, SETTINGS
 
 KEYS = ClosedLoopKeys("team-a", RUN_UID, "train", 0)
-WANTED = ClosedLoop(1, "image", ("drive",), "", ComputeResources({}, {}), 60, None, keep=2)
+WANTED = ClosedLoop(1, ("train",), "image", ("drive",), "", ComputeResources({}, {}), 60, None, keep=2)
 
 
 def a_manifest(number: int, score: float, **fields: object) -> bytes:
@@ -92,27 +92,49 @@ def test_what_no_pod_writes_as_a_result_is_left_to_people(store: FolderStore) ->
     assert store.head(f"{KEYS.prefix}notes.txt") is not None
 
 
-def test_a_store_that_fails_is_asked_again_later_and_an_answer_is_remembered(store: FolderStore) -> None:
-    calls, clock = list[str](), [0.0]
+def test_a_store_that_fails_is_asked_again_without_a_further_pass_and_an_answer_is_remembered(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_loop_gc, "RETRY_S", 0.01)
+    calls = list[str]()
 
     def store_of(profile: object) -> ObjectStore:
         calls.append("asked")
-        if len(calls) == 1:
+        if len(calls) < 3:
             raise StoreUnavailable("away")
         return store
 
     async def asks() -> None:
-        gc, request = ClosedLoopGC(store_of, Memories(), lambda: clock[0]), ResultsRequest(PROFILE, KEYS, (2,), 6)
-        for moment, asked in ((0.0, 1), (1.0, 1), (61.0, 2), (200.0, 2)):
-            clock[0] = moment
-            gc.ask(request)
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            await asyncio.gather(*others)
-            assert len(calls) == asked
+        gc, request = ClosedLoopGC(store_of, Memories()), ResultsRequest(PROFILE, KEYS, (2,), 6)
+        for _ in range(2):
+            gc.ask(RUN_UID, [request])
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
         gc.close()
 
     asyncio.run(asks())
-    assert attempts(store) == {2, 6}
+    assert attempts(store) == {2, 6} and len(calls) == 3
+
+
+def test_every_stage_and_seed_is_swept_where_no_further_pass_follows(store: FolderStore) -> None:
+    """A pass asks once for all; the one at the end of a run is its last."""
+    others = [ClosedLoopKeys("team-a", RUN_UID, "train", seed) for seed in (1, 2)]
+    for keys in others:
+        for attempt in (1, 2, 3):
+            store.put(keys.manifest(attempt), a_manifest(attempt, 50.0, seed=keys.seed))
+            store.put(f"{keys.results(attempt, attempt)}files/video.mp4", b"frames")
+
+    async def asks() -> None:
+        gc = ClosedLoopGC(lambda profile: store, Memories())
+        assert not gc.was_asked(RUN_UID)
+        gc.ask(RUN_UID, [ResultsRequest(PROFILE, keys, (3,), 6) for keys in (KEYS, *others)])
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+        assert gc.was_asked(RUN_UID)
+        gc.close()
+
+    asyncio.run(asks())
+    for keys in others:
+        names = {info.key.removeprefix(keys.prefix) for info in store.list(keys.prefix)}
+        assert names == {"manifest/000003.json", "0003/000003/files/video.mp4"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
                              v  │ once, after a pause
                           Retrying ──> Failed            Stopped: by a suspension; it is driven again afterwards
 
-One attempt at a time drives with the newest checkpoint; what else was due by then is skipped. An attempt is raised in
+One attempt at a time drives with the newest checkpoint of `closedLoop.stages`; what else was due by then is skipped. An attempt is raised in
 status before its pod is made. Nothing here is seen by the decisions about training: pods that the API server refuses
 are failed attempts, and a run is Succeeded whether or not one drives. One that drives then goes on to its end, and the
 last weights of a run that succeeded are driven after it.
@@ -83,7 +83,7 @@ def decide_closed_loop(
     if wanted is None:
         return ClosedLoopStep(finding=_not_configured(run), deletes=_stop(run, observed, observed.drivers))
     try:
-        return _Loop(run, wanted, observed, settings, _trained(run, stages), phase).step()
+        return _Loop(run, wanted, observed, settings, _driven_stages(wanted, stages), phase).step()
     except SpecError as error:  # a checkpoint that lies elsewhere than the profile now is
         return ClosedLoopStep(observed.status.closed_loop, Finding(Condition.CLOSED_LOOP, False, FAILED, str(error)))
 
@@ -94,7 +94,7 @@ def reads_results(run: TrainingRun, observed: ObservedRun) -> bool:
     if run.closed_loop is None:
         return False
     if held is None or held.drive is None:
-        stages, phase = _trained(run, observed.status.stages), observed.status.phase
+        stages, phase = _driven_stages(run.closed_loop, observed.status.stages), observed.status.phase
         return _target(run, run.closed_loop, ClosedLoopStatus(), stages, phase) is not None
     lives = any(pod.attempt == held.drive.attempt and not pod.terminal for pod in observed.drivers)
     return held.drive.phase == DRIVING and not lives
@@ -114,10 +114,8 @@ def _stop(run: TrainingRun, observed: ObservedRun, pods: tuple[ObservedPod, ...]
     return retire(pods, now=observed.now, node_loss_s=run.failure_policy.node_loss_s)
 
 
-def _trained(run: TrainingRun, stages: tuple[InstanceStatus, ...]) -> tuple[InstanceStatus, ...]:
-    """Returns the entries with weights of their own: a stage that evaluates commits a report."""
-    evaluating = {stage.name for stage in run.stages if stage.evaluates}
-    return tuple(entry for entry in stages if entry.name not in evaluating)
+def _driven_stages(wanted: ClosedLoop, stages: tuple[InstanceStatus, ...]) -> tuple[InstanceStatus, ...]:
+    return tuple(entry for entry in stages if entry.name in wanted.stages)
 
 
 def _target(
@@ -227,6 +225,8 @@ class _Loop:
 
     def _advanced(self, drive: DriveStatus | None, compared: Comparison | None) -> DriveStatus | None:
         """Returns the newest attempt as it stands now."""
+        if drive is not None and drive.phase == RETRYING and drive.stage not in self.wanted.stages:
+            return replace(drive, phase=FAILED)  # it was taken out of closedLoop.stages meanwhile
         if drive is None or drive.phase != DRIVING:
             return drive
         pod, now = self._pod_of(drive), format_time(self.observed.now)
@@ -342,7 +342,7 @@ class _Loop:
     def _finding(self, status: ClosedLoopStatus, compared: Comparison | None) -> Finding | None:
         drive = status.drive
         if drive is None:
-            text = "no weights were driven yet"
+            text = f"no weights of {' or '.join(f'stage {name}' for name in self.wanted.stages)} were driven yet"
             return Finding(Condition.CLOSED_LOOP, None, "NotDriven", text)
         about = whose(drive.stage, drive.seed, drive.epoch)
         if drive.phase == DRIVING:

@@ -15,6 +15,7 @@ from lead_operator.decisions.observed import (
 )
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.errors import SpecError
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings
@@ -141,6 +142,56 @@ def test_only_the_newest_of_several_stages_is_driven_and_the_others_are_skipped(
     done = a_driver(phase="Succeeded", epoch=3)
     plan = passes.look(instances=both, pods=pods, drivers=(done,), drives=(a_result(epoch=3),))
     assert pods_in(plan) == [] and passes.condition[1] == "Driven"
+
+
+PERCEPTION_FIRST: list[dict[str, Any]] = [
+    {"name": "pretrain", "epochs": 3},
+    {"name": "posttrain", "epochs": 3, "initFrom": {"stage": "pretrain"}},
+    {"name": "measure", "kind": "Evaluation", "initFrom": {"stage": "posttrain"}},
+]
+
+
+def test_a_stage_without_a_planner_is_not_driven_where_another_is_named() -> None:
+    run = a_training_run(nodes=1, stages=PERCEPTION_FIRST, closedLoop={**SIMULATOR, "stages": ["posttrain"]})
+    passes = Passes(run)
+    first = committed(3, stage="pretrain")
+    assert pods_in(passes.look(instances=(first,), pods=(a_pod(0, stage="pretrain"),))) == []
+    assert passes.condition == ("Unknown", "NotDriven", "no weights of stage posttrain were driven yet")
+    run = passes.run = replace(run, drive_request="now")
+    assert pods_in(passes.look(instances=(first,), pods=(a_pod(0, stage="pretrain"),))) == []  # nor by hand
+    plan = passes.look(instances=(first, committed(1, stage="posttrain", saved_s=9)), pods=(a_pod(0, stage="posttrain"),))
+    assert (job_of(plan).stage, job_of(plan).epoch) == ("posttrain", 1)
+
+
+def test_without_names_every_stage_that_trains_is_driven() -> None:
+    run = a_training_run(nodes=1, stages=PERCEPTION_FIRST, closedLoop=SIMULATOR)
+    assert run.closed_loop is not None and run.closed_loop.stages == ("pretrain", "posttrain")
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("posttrian", "'posttrian', which is no stage of this run; did you mean posttrain?"),
+        ("measure", "'measure', which is a stage of kind Evaluation, without weights of its own"),
+        ("x", "'x', which is no stage of this run; stages that train are: pretrain, posttrain"),
+    ],
+)
+def test_a_name_that_is_no_stage_is_refused_with_the_near_one(named: str, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        a_training_run(stages=PERCEPTION_FIRST, closedLoop={**SIMULATOR, "stages": [named]})
+    assert f"TrainingRun team-a/night-drive: spec.closedLoop.stages names {message}" in str(error.value)
+
+
+def test_a_second_try_of_a_stage_that_was_taken_out_is_given_up() -> None:
+    run = a_training_run(nodes=1, stages=PERCEPTION_FIRST, closedLoop=SIMULATOR)
+    passes = Passes(run)
+    seen: dict[str, Any] = {"instances": (committed(1, stage="pretrain"),), "pods": (a_pod(0, stage="pretrain"),)}
+    passes.look(**seen)
+    passes.look(**seen, drivers=(a_driver(stage="pretrain", phase="Failed", exit_code=1),))
+    assert passes.drive["phase"] == "Retrying"
+    passes.run = a_training_run(nodes=1, stages=PERCEPTION_FIRST, closedLoop={**SIMULATOR, "stages": ["posttrain"]})
+    assert pods_in(passes.look(**seen, s=60)) == [] and passes.condition[1] == "Failed"
+    assert pods_in(passes.look(**seen, s=60)) == []
 
 
 def test_a_stage_that_evaluates_has_no_weights_to_drive() -> None:
