@@ -32,6 +32,7 @@ BROKEN_RULES: dict[str, tuple[Change, ...]] = {
         Change(("sessionCache",), {"sharedClaimName": "team"}, "shared without a volume"),
         Change(("sessionCache",), {"sizeLimit": "0Gi"}, "no size"),
         Change(("logging",), {"wandb": {"project": "a", "mode": "Online"}}, "online without a key"),
+        Change(("closedLoop",), {"image": "a", "command": ["a"], "stages": ["b"]}, "driving with a stage that is none"),
         Change(("podOverrides",), {"labels": {"lead.dev/stage": "a"}}, "a label of ours"),
         Change(("podOverrides",), {"annotations": {"app.kubernetes.io/name": "a"}}, "an annotation of Kubernetes"),
     ),
