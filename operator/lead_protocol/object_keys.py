@@ -10,6 +10,7 @@
     builds/<namespace>/<uid>/progress/<generation>-<index>.json          of a stage: <generation>-<stage>-<index>.json
     builds/<namespace>/<uid>/staged/<digest>/…                a cache that is not published yet: as below caches/, and
     builds/<namespace>/<uid>/staged/<digest>/index/<nnnnn>.json   one part is complete: skip-existing
+    builds/<namespace>/<uid>/staged/<digest>/scan/<piece 6>       what one pod has read of a piece of the source for all
     builds/<namespace>/<uid>/staged/<digest>/stages/<stage>/<sample 8>   what a stage of the build made of one sample
     control/<namespace>/<uid>/restarts-<nnnnnn>.json          restart state after so many restarts: create-only
     control/<namespace>/<uid>/ended.json                      the final result of a run: create-only
@@ -121,6 +122,15 @@ class CacheKeys:
     def stage_output(self, stage: str, sample: int) -> str:
         """Key of what one stage of the build made of one sample."""
         return f"{self.stage_prefix(stage)}{sample:08d}"
+
+    @property
+    def scan_prefix(self) -> str:
+        """Prefix of what pods of the build have read of each piece of the source; never published."""
+        return f"{self.prefix}scan/"
+
+    def scan_piece(self, number: int) -> str:
+        """Key of what a scan needs of one piece."""
+        return f"{self.scan_prefix}{number:06d}"
 
     def metas(self, index: int, sha256: str) -> str:
         """Key of one columnar file of route metas."""

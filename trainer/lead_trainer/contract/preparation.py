@@ -64,6 +64,17 @@ class Preparation(Overridable, ABC):
         """Returns the facts of the cache, kept in its manifest, that follow from the counts of all samples."""
         return {}
 
+    def scan_pieces(self, tree: SourceTree, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns the pieces of a tree that pods of a build may scan one for all, such as logs. Default: none.
+
+        `scan` then asks for each by `data.scan_pieces.piece_of`, and the preparation has `scan_piece`.
+        """
+        return ()
+
+    def scan_piece(self, tree: SourceTree, config: Mapping[str, Any], piece: str) -> bytes:
+        """Returns what `scan` needs of a piece, the same bytes in every process."""
+        raise NotImplementedError(f"{type(self).__name__} names pieces of its scan without scan_piece")
+
     def build_stages(self, config: Mapping[str, Any]) -> Sequence[str]:
         """Returns the stages of a build that may have pods of their own (`spec.build.stages`). Default: none."""
         return ()

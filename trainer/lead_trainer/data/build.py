@@ -36,6 +36,7 @@ from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdi
 from lead_trainer.data.held_caches import why_none_fits
 from lead_trainer.data.part_counts import PartCounts, summed
 from lead_trainer.data.record import encode_record
+from lead_trainer.data.scan_pieces import gather_pieces
 from lead_trainer.data.shard import write_shard
 from lead_trainer.data.staged_tree import StagedTree, outputs_there
 from lead_trainer.data.wanted_cache import WantedCache, source_of, wanted_cache
@@ -157,6 +158,7 @@ def _with_collections(job: BuildJob, recipe: Recipe[Any]) -> BuildJob:
 
 def _scan(build: _Build, report: "_Reporter") -> Scan:
     """Returns what the tree holds for the job's collections; raises BadData where that is no sample."""
+    _share_scan(build, report)
     scan = preparation_results.scanned(build.recipe, build.tree, build.config, build.job.collections)
     kept = sum(verdict.kept for verdict in scan.verdicts)
     if not scan.samples:
@@ -172,6 +174,16 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
     build.tree.number(scan.samples)
     report.update(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))
     return scan
+
+
+def _share_scan(build: _Build, report: "_Reporter") -> None:
+    """Takes what other pods have read of the pieces of the source, and reads this pod's share for them."""
+    preparation, tree = build.recipe.required_preparation, build.tree
+    if build.job.parallelism > 1 and (names := preparation.scan_pieces(tree, build.config)):
+        tree.pieces = gather_pieces(
+            names, build.job.index, build.job.parallelism, build.store, build.keys,
+            lambda name: preparation.scan_piece(tree, build.config, name), report.at_work,
+        )  # fmt: skip
 
 
 def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
@@ -229,6 +241,7 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
         fields = preparation_results.record(build.recipe, build.tree, build.config, scan.samples[number])
         return number, encode_record(number, fields)
 
+    metas = _upload_metas(build, part) if part.routes else None  # processes for records share what this opens
     path = folder / "shard.part"
     numbers = [int(number) for number in part.samples]
     records = _encoded(build, scan, numbers, encoded)
@@ -239,7 +252,6 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
     staged = build.keys.shard(part.number, shard.sha256)
     if not build.store.create_file(staged, path, sha256=shard.sha256):
         raise BadData(f"{build.store.url}/{staged} holds other bytes than its name claims; delete it and build again")
-    metas = _upload_metas(build, part) if part.routes else None
     entry = StoredObject(key=build.keys.as_published(staged), size=shard.size, sha256=shard.sha256)
     record = PartRecord(shard=entry, records=shard.records, metas=metas, counts=counts.as_lists())
     build.store.create(build.keys.shard_record(part.number), record.model_dump_json().encode())
@@ -319,8 +331,12 @@ class _Reporter:
         """Passes parts on and reports every few seconds that the work goes on: many are requested one after another."""
         for part in parts:
             yield part
-            if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
-                self.update()
+            self.at_work()
+
+    def at_work(self) -> None:
+        """Reports every few seconds that the work goes on."""
+        if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
+            self.update()
 
     def counted(self, records: Iterator[Encoded]) -> Iterator[Encoded]:
         """Passes the records of a part on and reports their number, every few seconds."""

@@ -1,8 +1,9 @@
 """What a cache build consists of, decided before the first record is made, and the same in every pod.
 
 Samples, or whole routes where a scan keeps them together, are put in an order seeded by the digest and cut into parts
-of about PART_BYTES; part k is one shard and one file of route metas, and belongs to worker k % parallelism. Everything
-follows from (listing, digest): no pod talks to another. Called by `build`.
+of about PART_BYTES; part k is one shard and one file of route metas. Which parts there are follows from (listing,
+digest), whatever the number of pods. Each builds those whose first samples follow each other, so that it opens few of
+the files that many routes share. Called by `build`.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,13 @@ class BuildPlan:
 
     def share(self, worker: int, parallelism: int) -> list[Part]:
         """Returns the parts of one worker."""
-        return [part for part in self.parts if part.number % parallelism == worker]
+        by_sample = sorted(self.parts, key=lambda part: int(part.samples.min()))
+        return [by_sample[at] for at in block_of(len(by_sample), worker, parallelism)]
+
+
+def block_of(count: int, worker: int, parallelism: int) -> range:
+    """Returns one worker's of `count` things in a row: as many as the others have, or one more or less."""
+    return range(-(-count * worker // parallelism), -(-count * (worker + 1) // parallelism))
 
 
 def plan_build(scan: Scan, digest: str, part_bytes: int = PART_BYTES) -> BuildPlan:
@@ -54,7 +61,7 @@ def plan_build(scan: Scan, digest: str, part_bytes: int = PART_BYTES) -> BuildPl
     _, in_order = np.unique(shard_of[order], return_inverse=True)  # a huge sample may leave a number unused
     shard_of[order] = in_order
     parts = int(in_order.max()) + 1 if count else 0
-    routes = _dealt_routes(scan.samples, parts)
+    routes = _routes_of_parts(scan, shard_of, parts)
     members = [order[in_order == number] for number in range(parts)]
     slot_of = np.zeros(count, np.int64)
     for samples in members:
@@ -69,10 +76,16 @@ def _route_numbers(samples: Sequence[SampleKey]) -> npt.NDArray[np.int64]:
     return np.cumsum(np.array(starts, np.int64)) - 1
 
 
-def _dealt_routes(samples: Sequence[SampleKey], parts: int) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
-    """Deals the routes to the parts in turn; `samples` are sorted."""
+def _routes_of_parts(
+    scan: Scan, shard_of: npt.NDArray[np.int64], parts: int
+) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
+    """Returns the routes of each part: those that lie in it, or, where samples are mixed, dealt out in turn."""
     frames: dict[str, list[int]] = {}
-    for key in samples:
+    part_of: dict[str, int] = {}
+    for number, key in enumerate(scan.samples):  # sorted
         frames.setdefault(key.route, []).append(key.frame)
-    routes = [(route, tuple(found)) for route, found in frames.items()]
-    return [tuple(routes[number::parts]) for number in range(parts)]
+        part_of.setdefault(key.route, int(shard_of[number]) if scan.routes_together else len(part_of) % parts)
+    found: list[list[tuple[str, tuple[int, ...]]]] = [[] for _ in range(parts)]
+    for route, numbers in frames.items():
+        found[part_of[route]].append((route, tuple(numbers)))
+    return [tuple(routes) for routes in found]

@@ -23,6 +23,7 @@ class StagedTree:
     store: ObjectStore
     keys: CacheKeys
     stages: tuple[str, ...]  # that are complete
+    pieces: dict[str, bytes] = field(default_factory=dict)  # what a scan needs of each, where pods share the scan
     _numbers: dict[SampleKey, int] = field(default_factory=dict)
 
     def files(self) -> Sequence[SourceFile]:

@@ -1,7 +1,7 @@
 """How a raw tree becomes cache records: a record each sweep that has all its blobs, with labels.
 
-A route is `<log>/<scene>`, a frame the number of its sweep in the log. Records of a scene lie in one shard. A log's
-database is fetched once by each process that builds; other files are read once, for the record they are part of.
+A route is `<log>/<scene>`, a frame the number of its sweep in the log. Records of a scene lie in one shard. Each pod of
+a build scans some logs for all of them; beyond these it opens the databases of the scenes that it makes records of.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,31 +12,27 @@ import pyarrow as pa
 import structlog
 
 from lead_trainer.contract.preparation import Fields, Preparation
-from lead_trainer.contract.raw_data import RouteVerdict, SampleKey, Scan, SourceTree
+from lead_trainer.contract.raw_data import SampleKey, Scan, SourceTree
 from lead_trainer.data.plain_scan import known_collections, plain_scan
-from lead_trainer.errors import BadData
+from lead_trainer.data.scan_pieces import piece_of
 from lead_trainer.recipes.nuplan.bundle_record import rig_text, to_record
 from lead_trainer.recipes.nuplan.ingest.log_split import SPLITS, split_of_logs
-from lead_trainer.recipes.nuplan.ingest.log_tables import Log
-from lead_trainer.recipes.nuplan.ingest.nuplan_tree import MAPS, NuplanTree, open_tree
+from lead_trainer.recipes.nuplan.ingest.nuplan_tree import MAPS, open_tree
 from lead_trainer.recipes.nuplan.prepare_keys import NuplanKeys, data_keys_of
+from lead_trainer.recipes.nuplan.scanned_log import ScannedLog, scan_log
 from lead_trainer.recipes.nuplan.sensor_bundle import calibration_hash
-from lead_trainer.recipes.nuplan.targets.bundles import agent_counts, bundle_of_sweep, rig_of, shots_of
+from lead_trainer.recipes.nuplan.targets.bundles import agent_counts, bundle_of_sweep, rig_of
 
 logger = structlog.get_logger(__name__)
 
 SECTION = "data"  # of the config, that the preparation reads
-KEPT, LEFT_OUT, NO_CLOUD, NO_CAMERA, NO_PICTURE, NO_NEAR = (
-    "kept", "scene_at_the_end_of_its_log", "cloud_missing", "camera_missing", "picture_missing",
-    "picture_too_far_in_time",
-)  # fmt: skip
 _BYTES_A_PIXEL = 0.5  # of a JPEG, for cutting shards
 
 
 class NuplanPreparation(Preparation):
     """The preparation of nuPlan's logs; pure in (tree, keys)."""
 
-    version = "nuplan-prepare/1"
+    version = "nuplan-prepare/2"
     default_collections: tuple[str, ...] = SPLITS
 
     def all_collections(self) -> Sequence[str]:
@@ -50,15 +46,10 @@ class NuplanPreparation(Preparation):
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Fills the named splits with the sweeps that have all their blobs; the others are counted by reason."""
         names, keys, logs = known_collections(collections, SPLITS), keys_of(config), open_tree(tree)
-        verdicts: dict[str, list[RouteVerdict]] = {}
-        frames: dict[str, dict[str, list[int]]] = {}
-        cities = {}
-        for name in logs.logs_of(keys.split):
-            log = logs.log(keys.split, name)
-            verdicts[name], frames[name] = _usable(logs, log, keys)
-            if any(frames[name].values()):
-                cities[name] = log.city
-                logs.city_map(log.city)  # read before processes are forked, which then share it
+        scanned = {name: ScannedLog.parse(piece_of(self, tree, config, name)) for name in logs.logs_of(keys.split)}
+        cities = {name: log.city for name, log in scanned.items() if any(log.clouds.values())}
+        for city in sorted(set(cities.values())):
+            logs.city_map(city)  # read before processes are forked, which then share it
         if not logs.has_maps:
             logger.warning("the tree has no maps: its samples have no labels of segmentation", expected=MAPS)
         sides = split_of_logs(cities, keys.val_share, keys.split_seed)
@@ -67,17 +58,25 @@ class NuplanPreparation(Preparation):
         size = int(len(keys.cameras) * keys.image_size[0] * keys.image_size[1] * _BYTES_A_PIXEL)
         clouds = {}
         for name, side in sides.items():
-            log = logs.log(keys.split, name)
-            for route, numbers in frames[name].items():
-                for number in numbers if side in rows else ():
+            for route, sizes in scanned[name].clouds.items():
+                for number, cloud in sizes if side in rows else ():
                     rows[side].append(SampleKey(route, number))
-                    clouds[rows[side][-1]] = logs.size(logs.blob(log.clouds[number]) or "")
+                    clouds[rows[side][-1]] = cloud
         return plain_scan(
-            [verdict for name in verdicts for verdict in verdicts[name]],
+            [verdict for log in scanned.values() for verdict in log.verdicts],
             rows,
             lambda key: size + clouds[key],
             routes_together=True,
         )
+
+    def scan_pieces(self, tree: SourceTree, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns the names of the logs."""
+        return open_tree(tree).logs_of(keys_of(config).split)
+
+    def scan_piece(self, tree: SourceTree, config: Mapping[str, Any], piece: str) -> bytes:
+        """Returns which sweeps of a log are used, and why the others are not."""
+        keys, logs = keys_of(config), open_tree(tree)
+        return scan_log(logs, logs.log(keys.split, piece), keys).to_json()
 
     def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Fields:
         """Returns pictures, points and labels of one sweep; raises BadData naming the file."""
@@ -119,36 +118,6 @@ class NuplanPreparation(Preparation):
 def keys_of(config: Mapping[str, Any]) -> NuplanKeys:
     """Returns the keys of a cache's config."""
     return NuplanKeys.parse(config[SECTION])
-
-
-def _usable(tree: NuplanTree, log: Log, keys: NuplanKeys) -> tuple[list[RouteVerdict], dict[str, list[int]]]:
-    """Returns how many sweeps of each scene are used, and why the others are not; and the used ones by route."""
-    verdicts, frames = [], {}
-    for number, scene in enumerate(log.scenes):
-        route = f"{log.name}/{scene.name}"
-        if route in frames:
-            raise BadData(f"{log.path}: table scene: name {scene.name!r} is there twice; fetch the file again")
-        sweeps = [int(sweep) for sweep in log.sweeps_of(number)]
-        reasons = {sweep: _reason(tree, log, sweep, keys) for sweep in sweeps}
-        if keys.scenes == "valid" and not scene.valid:
-            reasons = dict.fromkeys(sweeps, LEFT_OUT)
-        frames[route] = [sweep for sweep in sweeps if reasons[sweep] == KEPT]
-        for reason in sorted(set(reasons.values())):
-            count = sum(found == reason for found in reasons.values())
-            verdicts.append(RouteVerdict(route, reason == KEPT, reason, count))
-    return verdicts, frames
-
-
-def _reason(tree: NuplanTree, log: Log, sweep: int, keys: NuplanKeys) -> str:
-    """Returns why a sweep is no sample, `kept` where it is one."""
-    if tree.blob(log.clouds[sweep]) is None:
-        return NO_CLOUD
-    shots = shots_of(tree, log, sweep, keys)
-    if not isinstance(shots, str):
-        return KEPT
-    if "has no camera" in shots:
-        return NO_CAMERA
-    return NO_PICTURE if shots.endswith("is missing") else NO_NEAR
 
 
 def _report_cities(cities: Mapping[str, str], sides: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ _BYTES_A_PIXEL = 0.75  # of such a JPEG, for cutting shards
 class WorldPreparation(Preparation):
     """The preparation of every kind of tree; pure in (tree, keys)."""
 
-    version = "world-prepare/1"
+    version = "world-prepare/2"
     default_collections: tuple[str, ...] = SPLITS
 
     def all_collections(self) -> Sequence[str]:
