@@ -15,6 +15,7 @@ from lead_protocol.strict_model import StrictModel, parse_or_none
 
 MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
 MESSAGE_CHARS = 512
+MAX_METRICS = 16
 MAX_ADVISORIES = 4
 MAX_DEGRADED_RANKS = 64  # that are named
 STEP_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of the histogram of step durations
@@ -55,7 +56,7 @@ class ProgressRecord(StrictModel):
     step: _Count  # optimizer steps completed in this stage; of an evaluation: batches measured
     steps: _Count  # optimizer steps of the whole stage; of an evaluation: batches of this rank
     loss: float | None = None
-    metrics: Annotated[dict[_Name, float], Field(max_length=16)] = Field(default_factory=dict)
+    metrics: Annotated[dict[_Name, float], Field(max_length=MAX_METRICS)] = Field(default_factory=dict)
     samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     # Of all ranks' session caches and loaders, in this attempt.

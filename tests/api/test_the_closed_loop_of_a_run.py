@@ -97,7 +97,7 @@ def test_a_first_stage_without_a_planner_is_not_driven_where_the_second_is_named
     bench.apply(a_dataset_cache("town", "datasets/town"), run)
     wait_for("a checkpoint", lambda: (bench.status("trun", "drive").get("stages") or [{}])[0].get("checkpoint"))
     wait_for("the condition", lambda: condition(bench) == ("Unknown", "NotDriven"))
-    with pytest.raises(StepFailed, match="closedLoop.stages names what is no stage of kind Train"):
+    with pytest.raises(StepFailed, match=r"closedLoop\.stages names what is no stage of kind Train"):
         bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"closedLoop":{"stages":["postrain"]}}}')
     bench.driver.script.held.clear()
     wait_for("its last weights", lambda: [loop_of(bench).get(key) for key in ("stage", "epoch")] == ["posttrain", 2])

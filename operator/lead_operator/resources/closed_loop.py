@@ -40,7 +40,7 @@ class ClosedLoop:
 def parse_closed_loop(spec: Reader, evaluates: Mapping[str, bool]) -> ClosedLoop | None:
     """Reads what a run asks for; None where it asks for nothing.
 
-    `evaluates` tells of each stage whether it is one of kind Evaluation, which has no weights of its own.
+    `evaluates` holds for each stage whether it is one of kind Evaluation, which has no weights of its own.
     """
     if spec.optional("closedLoop", dict) is None:
         return None
@@ -67,7 +67,8 @@ def _stages(reader: Reader, evaluates: Mapping[str, bool]) -> tuple[str, ...]:
         if name in trained:
             continue
         near = near_name(str(name), trained)
-        found = "a stage of kind Evaluation, without weights of its own" if name in evaluates else "no stage of this run"
+        evaluating = name in evaluates
+        found = "a stage of kind Evaluation, without weights of its own" if evaluating else "no stage of this run"
         raise SpecError(
             f"{reader.owner}: {reader.path}.stages names {name!r}, which is {found}"
             f"{f'; did you mean {near}?' if near else ''}; stages that train are: {', '.join(trained)}"

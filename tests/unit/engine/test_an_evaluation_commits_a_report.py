@@ -1,10 +1,14 @@
 """A stage of kind Evaluation: the numbers that training logged, to the bit, and a report in place of a checkpoint."""
 
 import json
+import queue
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import InitFrom, TrainJob
@@ -12,9 +16,18 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
+from lead_testing import toy_recipe
 from lead_testing.toy_jobs import KEYS, UID, a_toy_job, manifests
-from lead_testing.toy_runs import train_group, train_here
-from lead_trainer.errors import BadConfig, Fenced, NoValidCheckpoint
+from lead_testing.toy_runs import toy_recipe_installed, toy_recipe_with, train_group, train_here
+from lead_trainer.contract.benchmark import Benchmark, Evaluated
+from lead_trainer.engine.attempt.location import RunLocation
+from lead_trainer.engine.attempt.run import run_attempt
+from lead_trainer.engine.group.agreement import done_by_first, report_work
+from lead_trainer.engine.group.ddp import Group
+from lead_trainer.engine.group.stop import StopFlag
+from lead_trainer.engine.reporting.progress import ProgressWriter
+from lead_trainer.errors import BadConfig, Fenced, NoValidCheckpoint, StopRequested
+from lead_trainer.world import World
 
 CONFIG = {"validation_samples": 20}
 TEST = InstanceKeys("team-a", UID, "test", 0)
@@ -118,3 +131,110 @@ def test_no_training_begins_with_a_report(tmp_path: Path, begins: str) -> None:
     job = a_toy_job(stage="next", **{begins: InitFrom(manifests_prefix=TEST.manifests_prefix)})
     with pytest.raises(NoValidCheckpoint, match="it is the report of an evaluation and holds no"):
         train_here(store, tmp_path / "next", job)
+
+
+def benchmark_of(measure: Callable[[Evaluated[Any]], None] = lambda run: None) -> Benchmark[Any]:
+    """Returns a benchmark of four batches."""
+
+    def measured(run: Evaluated[Any]) -> dict[str, int]:
+        for _ in run.counted(range(4), 4):
+            measure(run)
+        return {"batches": 4}
+
+    return Benchmark(splits=("val",), measure=measured)
+
+
+def records_written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """Returns a list that fills with phase, step and steps of what is reported."""
+    seen: list[tuple[str, int, int]] = []
+    plain = ProgressWriter.update
+
+    def update(self: ProgressWriter, **fields: Any) -> None:
+        plain(self, **fields)
+        seen.append((self.record.phase, self.record.step, self.record.steps))
+
+    monkeypatch.setattr(ProgressWriter, "update", update)
+    return seen
+
+
+def test_a_recipes_own_benchmark_reports_each_batch_after_those_of_the_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, seen = trained(tmp_path), records_written(monkeypatch)
+    with toy_recipe_with(benchmark=benchmark_of()):
+        train_here(store, tmp_path / "test", an_evaluation())
+    steps = [(step, steps) for phase, step, steps in seen if phase == "Evaluating"]
+    assert steps == [(1, 3), (2, 3), (3, 3), (4, 7), (5, 7), (6, 7), (7, 7)]
+    assert manifests(store, TEST)[0].step == 3  # batches of the validation
+
+
+def test_a_benchmark_that_is_stopped_commits_nothing(tmp_path: Path) -> None:
+    store, stop = trained(tmp_path), StopFlag()
+
+    def ask_to_stop(run: Evaluated[Any]) -> None:
+        stop.raised = True
+
+    here = RunLocation(store, tmp_path / "scratch", termination_log=tmp_path / "termination-log")
+    with (
+        toy_recipe_installed(tmp_path),
+        toy_recipe_with(benchmark=benchmark_of(ask_to_stop)),
+        pytest.raises(StopRequested, match="nothing is committed"),
+    ):
+        run_attempt(an_evaluation(), here, Group(World(), torch.device("cpu")), stop)
+    assert manifests(store, TEST) == []
+
+
+def test_of_many_metrics_a_status_shows_those_the_recipe_chooses_then_the_short_ones(tmp_path: Path) -> None:
+    plain = toy_recipe.RECIPE.validation
+    assert plain is not None
+
+    def many(config: Any, means: Any) -> dict[str, float]:
+        classes = {f"AP/{name}": 0.5 for name in "abcdefghijklmnopqrst"}
+        return {**means, **classes, "mAP": 0.4, "error_of_b": 0.1, "ways_detected": 0.2, "zz": 0.3}
+
+    validation = replace(plain, summary=many, shown=("ways_detected", "AP/t", "not_measured"))
+    with toy_recipe_with(validation=validation):
+        store = trained(tmp_path)
+        train_here(store, tmp_path / "test", an_evaluation())
+    shown = parse_progress((tmp_path / "test/termination-log").read_bytes())
+    training = parse_progress((tmp_path / "train/termination-log").read_bytes())
+    assert shown is not None and training is not None and len(shown.metrics) == 16
+    letters = [f"val/AP/{name}" for name in "abcdefghi"]
+    expected = [
+        "val/ways_detected",
+        "val/AP/t",
+        "val/zz",
+        "val/mAP",
+        "val/bias",
+        "val/loss",
+        "val/error_of_b",
+        *letters,
+    ]
+    assert list(shown.metrics) == expected == list(training.metrics)
+    assert len(manifests(store, TEST)[0].metrics) == 26
+
+
+class OneOfTwo:
+    """A rank of a group of two; what rank 0 says goes through a queue."""
+
+    def __init__(self, rank: int, said: "queue.Queue[Any]") -> None:
+        self.world, self.said = World(rank, rank, 2, 0, 2, "", 0), said
+
+    def from_first(self, value: Any) -> Any:
+        if not self.world.is_first:
+            return self.said.get(timeout=60)
+        self.said.put(value)
+        return value
+
+
+def test_ranks_that_wait_for_a_long_benchmark_wait_on_while_rank_0_is_at_it() -> None:
+    said: queue.Queue[Any] = queue.Queue()
+    first, second = (cast(Group, OneOfTwo(rank, said)) for rank in (0, 1))
+
+    def work() -> int:
+        report_work(first)
+        report_work(first)
+        return 7
+
+    assert done_by_first(first, work) == 7
+    assert done_by_first(second, work) == 7 and said.empty()

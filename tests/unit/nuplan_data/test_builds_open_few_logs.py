@@ -87,5 +87,5 @@ def test_a_damaged_scan_of_another_pod_is_refused_with_the_remedy(
     store = FolderStore(tmp_path)
     digest = a_pod(a_share(example, 0), store, CountingTree(example)).digest
     store.put(a_share(example, 0).keys.staged(digest).scan_piece(2), b'{"city": [')
-    with pytest.raises(BadData, match="another pod of this build read of a log is damaged.*build again"):
+    with pytest.raises(BadData, match=r"another pod of this build read of a log is damaged.*build again"):
         a_pod(a_share(example, 1), store, CountingTree(example))

@@ -69,3 +69,6 @@ class Validation(Generic[ConfigT]):
     #: through `context.metrics`, that the engine merges over the ranks, and whose result is reported as `val/<name>`,
     #: or under `val/<tag>` each where `compute` returns a mapping by tag.
     metrics: "Callable[[ConfigT, Facts], Mapping[str, torchmetrics.Metric]]" = no_metrics
+    #: Tags without `val/` of the metrics that a run's status shows first; it has room for 16. Others follow by
+    #: their names, those with few parts and few letters first; one that a validation lacks is passed over.
+    shown: tuple[str, ...] = ()

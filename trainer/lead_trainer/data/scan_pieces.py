@@ -56,8 +56,8 @@ def gather_pieces(
     news_at = time.monotonic()
     while missing := [number for number in range(len(names)) if number not in found]:
         there = {info.key for info in store.list(keys.scan_prefix)}
-        new = {number: _staged(store, keys.scan_piece(number)) for number in missing if keys.scan_piece(number) in there}
-        found |= {number: data for number, data in new.items() if data is not None}
+        new = [number for number in missing if keys.scan_piece(number) in there]
+        found |= {number: data for number in new if (data := _staged(store, keys.scan_piece(number))) is not None}
         if new:
             news_at = time.monotonic()
         elif time.monotonic() - news_at >= max(MIN_WAIT_S, 2 * slowest_s):

@@ -5,10 +5,10 @@
                              v  │ once, after a pause
                           Retrying ──> Failed            Stopped: by a suspension; it is driven again afterwards
 
-One attempt at a time drives with the newest checkpoint of `closedLoop.stages`; what else was due by then is skipped. An attempt is raised in
-status before its pod is made. Nothing here is seen by the decisions about training: pods that the API server refuses
-are failed attempts, and a run is Succeeded whether or not one drives. One that drives then goes on to its end, and the
-last weights of a run that succeeded are driven after it.
+One attempt at a time drives with the newest checkpoint of `closedLoop.stages`; what else was due by then is skipped.
+An attempt is raised in status before its pod is made. Nothing here is seen by the decisions about training: pods that
+the API server refuses are failed attempts, and a run is Succeeded whether or not one drives. One that drives then goes
+on to its end, and the last weights of a run that succeeded are driven after it.
 """
 
 from collections.abc import Mapping

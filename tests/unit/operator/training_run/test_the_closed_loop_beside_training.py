@@ -159,7 +159,9 @@ def test_a_stage_without_a_planner_is_not_driven_where_another_is_named() -> Non
     assert passes.condition == ("Unknown", "NotDriven", "no weights of stage posttrain were driven yet")
     run = passes.run = replace(run, drive_request="now")
     assert pods_in(passes.look(instances=(first,), pods=(a_pod(0, stage="pretrain"),))) == []  # nor by hand
-    plan = passes.look(instances=(first, committed(1, stage="posttrain", saved_s=9)), pods=(a_pod(0, stage="posttrain"),))
+    plan = passes.look(
+        instances=(first, committed(1, stage="posttrain", saved_s=9)), pods=(a_pod(0, stage="posttrain"),)
+    )
     assert (job_of(plan).stage, job_of(plan).epoch) == ("posttrain", 1)
 
 

@@ -5,8 +5,8 @@ report and as the stage's end, so a second attempt, the operator and retention t
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,15 @@ from lead_trainer.engine.checkpoints.checkpoint import (
 )
 from lead_trainer.engine.checkpoints.manifest_listing import model_file_name
 from lead_trainer.engine.checkpoints.origin import newest_valid_weights
-from lead_trainer.engine.group.agreement import done_by_first
+from lead_trainer.engine.group.agreement import done_by_first, report_work
 from lead_trainer.engine.reporting.first_rank import checkpoint_reference
-from lead_trainer.engine.step.ranking import METRIC_NAME
+from lead_trainer.engine.reporting.shown_metrics import chosen_metrics, shown_metrics
 from lead_trainer.engine.step.state import TrainState
 from lead_trainer.engine.validation.validation import Validated
-from lead_trainer.errors import BadConfig, NoValidCheckpoint
+from lead_trainer.errors import BadConfig, NoValidCheckpoint, StopRequested
 from lead_trainer.report.evaluation import EvaluationReport, Trained, without_prefix, write_report
 
-SHOWN_METRICS = 16  # in a progress record, and so in the status
+HEARD_EVERY_S = 60.0
 MOST_PICTURES = 48  # of a report; a manifest names 64 files
 
 log = structlog.get_logger(__name__)
@@ -71,13 +71,13 @@ def evaluate(attempt: Attempt) -> None:
         attempt.stop.trained()  # nothing can be lost: a stop ends the measuring between two batches
         found = opened.validated(state, batches.report)
         committed = Committed.from_json(
-            done_by_first(attempt.group, lambda: _commit(opened, weights, state, found, batches.done).as_json())
+            done_by_first(attempt.group, lambda: _commit(opened, weights, state, found, batches).as_json())
         )
     manifest = committed.manifest
     _report(
         attempt,
         urgent=True,
-        metrics=_shown(manifest.metrics),
+        metrics=shown_metrics(manifest.metrics, chosen_metrics(opened.start.recipe)),
         loss=manifest.metrics.get(f"{VALIDATION}loss"),
         best_metric=manifest.metrics.get(opened.start.ranking.metric),
         best_by=opened.start.ranking.metric,
@@ -92,23 +92,27 @@ class _Batches:
 
     attempt: Attempt
     epoch: int
-    done: int = 0
+    done: int = 0  # of the validation
+    heard_at: float = field(default_factory=time.monotonic)  # by the other ranks, which wait
 
     def report(self, done: int, of: int) -> None:
         self.done = done
         _report(self.attempt, urgent=done == 1, phase="Evaluating", epoch=self.epoch, step=done, steps=of)
 
+    def report_benchmark(self, done: int, of: int) -> None:
+        """Reports a batch of the recipe's benchmark, which follows; raises StopRequested where somebody stops it."""
+        if self.attempt.stop.raised:
+            raise StopRequested("stopped on request while measuring; nothing is committed")
+        if time.monotonic() - self.heard_at >= HEARD_EVERY_S:
+            report_work(self.attempt.group)
+            self.heard_at = time.monotonic()
+        step, steps = self.done + done, self.done + of
+        _report(self.attempt, urgent=done == 1, phase="Evaluating", epoch=self.epoch, step=step, steps=steps)
+
 
 def _report(attempt: Attempt, **fields: Any) -> None:
     if attempt.writer is not None:
         attempt.writer.update(**fields)
-
-
-def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Returns the metrics that a status has room for: first those of few parts and short names, which are the means."""
-    names = [name for name in metrics if METRIC_NAME.fullmatch(name)]
-    shortest = sorted(names, key=lambda name: (name.count("/"), name.count("_"), len(name), name))
-    return {name: metrics[name] for name in shortest[:SHOWN_METRICS]}
 
 
 def _fetched(attempt: Attempt) -> Weights:
@@ -133,15 +137,17 @@ def _is_committed(opened: OpenedStage) -> bool:
     return True
 
 
-def _commit(opened: OpenedStage, weights: Weights, state: TrainState, found: Validated, batches: int) -> Committed:
+def _commit(
+    opened: OpenedStage, weights: Weights, state: TrainState, found: Validated, batches: _Batches
+) -> Committed:  # fmt: skip
     attempt, start = opened.attempt, opened.start
-    files = _written(opened, weights, state, found)
+    files = _written(opened, weights, state, found, batches)
     _report(attempt, urgent=True, phase="Checkpointing")
     start.budget.begin()
     return commit_checkpoint(
         start.store,
         start.identity,
-        {"step": batches, "epoch": weights.epoch_of(attempt.job.epochs), "step_in_epoch": 0},
+        {"step": batches.done, "epoch": weights.epoch_of(attempt.job.epochs), "step_in_epoch": 0},
         files,
         {},
         parameters=parameters_sha256(state.model),
@@ -154,7 +160,9 @@ def _commit(opened: OpenedStage, weights: Weights, state: TrainState, found: Val
     )
 
 
-def _written(opened: OpenedStage, weights: Weights, state: TrainState, found: Validated) -> dict[str, StagedFile]:
+def _written(
+    opened: OpenedStage, weights: Weights, state: TrainState, found: Validated, batches: _Batches
+) -> dict[str, StagedFile]:
     """Writes the report to the scratch folder, with what the recipe's own benchmark finds; returns its files."""
     attempt, start = opened.attempt, opened.start
     folder, stored = start.scratch / "report", weights.manifest.files[model_file_name(weights.manifest)]
@@ -171,7 +179,7 @@ def _written(opened: OpenedStage, weights: Weights, state: TrainState, found: Va
         config=start.config_json,
         world_size=attempt.group.world.world_size,
     )
-    own = _benchmark(opened, weights, state, report.split, folder)
+    own = _benchmark(opened, weights, state, report.split, folder, batches)
     write_report(report, own, dict(list(found.pictures.items())[:MOST_PICTURES]), folder)
     log.info(report.verdict())
     config_json = json.dumps(start.config_json, indent=2, sort_keys=True)
@@ -180,7 +188,9 @@ def _written(opened: OpenedStage, weights: Weights, state: TrainState, found: Va
     return {path.name: StagedFile(path, path.stat().st_size, sha256_of_file(path)) for path in files}
 
 
-def _benchmark(opened: OpenedStage, weights: Weights, state: TrainState, split: str, folder: Path) -> Any:
+def _benchmark(
+    opened: OpenedStage, weights: Weights, state: TrainState, split: str, folder: Path, batches: _Batches
+) -> Any:  # fmt: skip
     """Returns what the recipe's benchmark finds on the caches of the job; None for a recipe without one."""
     benchmark = opened.start.recipe.benchmark
     if benchmark is None or split not in benchmark.splits:
@@ -194,5 +204,6 @@ def _benchmark(opened: OpenedStage, weights: Weights, state: TrainState, split: 
             split=split,
             submission=None,
             caches=lambda collections: opened.start.caches,
+            report=batches.report_benchmark,
         )
     )

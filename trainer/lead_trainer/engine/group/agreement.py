@@ -13,6 +13,8 @@ from lead_trainer import errors
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.errors import TrainerError
 
+AT_WORK = {"at_work": True}
+
 
 def done_by_first(group: Group, work: Callable[[], Any]) -> Any:
     """Runs `work` on rank 0 and returns its JSON result on every rank; every rank raises what `work` raises.
@@ -21,6 +23,8 @@ def done_by_first(group: Group, work: Callable[[], Any]) -> Any:
     """
     if not group.world.is_first:
         outcome = group.from_first(None)
+        while outcome == AT_WORK:
+            outcome = group.from_first(None)
         if "error" in outcome:
             raise _error_named(outcome["error"])(outcome["message"])
         return outcome["result"]
@@ -31,6 +35,11 @@ def done_by_first(group: Group, work: Callable[[], Any]) -> Any:
         raise
     group.from_first({"result": result})
     return result
+
+
+def report_work(group: Group) -> None:
+    """Lets the ranks that wait in `done_by_first` wait on; called by its work, which may take longer than they wait."""
+    group.from_first(AT_WORK)
 
 
 def _error_named(name: str) -> type[Exception]:

@@ -22,6 +22,7 @@ from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.reporting.attempt_counters import AttemptCounters
 from lead_trainer.engine.reporting.progress import ProgressWriter
+from lead_trainer.engine.reporting.shown_metrics import chosen_metrics, shown_metrics
 from lead_trainer.engine.step.ranking import METRIC_NAME
 from lead_trainer.engine.step.recipe_parts import pictures_of
 from lead_trainer.engine.step.state import TrainState
@@ -30,7 +31,6 @@ from lead_trainer.report.console import EPOCH_DONE
 from lead_trainer.report.live import Live
 from lead_trainer.report.sinks import Sink
 
-_PROGRESS_METRICS = 16
 FIRST_PICTURES = 2  # of every epoch, as LEAD draws them
 
 log = structlog.get_logger(__name__)
@@ -160,9 +160,7 @@ class FirstRank:
             self._unreported.update(unreported)
             log.warning("metrics are left out of the progress record: a name is up to 64 of A-Z a-z 0-9 _ . / -",
                         names=unreported)  # fmt: skip
-        names = [name for name in values if name != "loss" and name not in self._unreported]
-        validation_first = sorted(names, key=lambda name: (not name.startswith(VALIDATION), name))
-        return {name: values[name] for name in validation_first[:_PROGRESS_METRICS]}
+        return shown_metrics(values, chosen_metrics(self.recipe))
 
 
 def checkpoint_reference(manifest: CheckpointManifest, manifest_key: str) -> CheckpointRef:

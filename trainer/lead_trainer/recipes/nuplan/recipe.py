@@ -134,6 +134,12 @@ def next_command(config: NuplanConfig, weights: Path, logdir: Path, chosen: Mapp
     return f"report: lead evaluate {shlex.quote(str(weights))}"
 
 
+SHOWN = (
+    "mAP", "mIoU", "ADE", "FDE", "miss_rate", "collision_rate", "occupancy_accuracy", "occupancy_recall",
+    "mode_recall", "mode_precision", "trans_error", "orient_error", "vel_error", "ADE_detected", "mIoU_majority",
+    "ADE_constant_velocity",
+)  # fmt: skip
+
 RECIPE = Recipe[NuplanConfig](
     name="nuplan",
     config_model=NuplanConfig,
@@ -147,7 +153,7 @@ RECIPE = Recipe[NuplanConfig](
     lr_factor=lr_factor,
     collate=collate,
     step=step,
-    validation=Validation(samples=held_out_samples, evaluate=evaluate, metrics=metrics),
+    validation=Validation(samples=held_out_samples, evaluate=evaluate, metrics=metrics, shown=SHOWN),
     keys=KEYS,
     trees=Trees(root=source_root, layout_fault=layout_fault),
     reports=Reports(

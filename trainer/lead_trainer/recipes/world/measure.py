@@ -94,7 +94,8 @@ def report_of(
     means: Sums = {}
     by_step: Sums = {}
     similar, first = torch.zeros(0), config.logging.rollout_context
-    for number, batch in enumerate(_batches(windows, config, next(model.parameters()).device)):
+    batches = _batches(windows, config, next(model.parameters()).device)
+    for number, batch in enumerate(run.counted(batches, -(-len(windows) // config.batch_size))):
         images, actions = batch["images"], batch["actions"]
         outputs = model(images, actions)
         for tag, (total, count) in picture_totals(outputs, images, facts).items():

@@ -62,7 +62,8 @@ def measured(run: Evaluated[DistillConfig]) -> Results:
     challenge = challenge_of(config)
     cache = only_cache(run.caches([collection_of(config, split)]))
     samples = mode_of(config.benchmark).samples(config, cache, split)
-    results = measure(run.model, _batches(config, samples), challenge, dt_s=config.horizon.dt_s)
+    batches = run.counted(_batches(config, samples), -(-len(samples.epoch_draw(0)) // config.batch_size))
+    results = measure(run.model, batches, challenge, dt_s=config.horizon.dt_s)
     counted = f"{results.agents} {'agents' if challenge is not None else 'clips'}"
     show(
         results,
