@@ -6,7 +6,6 @@ parent of a pod's workers must not load torch.
 
 import argparse
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,13 +19,12 @@ from lead_trainer.command_line import parsed
 from lead_trainer.cpu_limit import limit_threads
 from lead_trainer.errors import TrainerError, exit_code_of, missing_extra
 from lead_trainer.offline import stay_offline
+from lead_trainer.terminal_text import printable
 
 # The modules of the extra `trainer`, without which runs, logs, render, fsck and export work all the same.
 OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy", "cv2", "simplejpeg", "laspy", "lz4",
                         "xxhash", "diskcache", "pyarrow", "rich", "torchmetrics", "PIL", "shapely",
                         "pyproj"})  # fmt: skip
-# What a terminal obeys, and a file's name may hold; besides that, what UTF-8 cannot write.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +74,7 @@ def _report(options: argparse.Namespace, error: TrainerError | StoreError, code:
 
         report_error(_sentence(options, error), exit_code=int(code))
     else:
-        text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], _sentence(options, error))
+        text = printable(_sentence(options, error))
         print(f"{'' if code == ExitCode.STOPPED else 'error: '}{text}", file=sys.stderr)
 
 

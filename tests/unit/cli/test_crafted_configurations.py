@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+import structlog
 
 from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
 from lead_trainer.local.config_sources import read_config_file
+from lead_trainer.report.console import open_log
 
 BOMB = "\n".join(["a0: &a0 [1, 1]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 13))])
 MERGED = "\n".join(
@@ -52,3 +54,19 @@ def test_a_files_name_gives_the_terminal_no_commands(tmp_path: Path, capsys: pyt
     assert main(["train", "recipe=lead", "logdir=unused", "--config", str(config)]) == ExitCode.BAD_CONFIG
     shown = capsys.readouterr().err
     assert "\\x1b[31mred" in shown and "\x1b" not in shown and shown.isascii()
+
+
+def test_a_files_name_writes_no_line_that_looks_like_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "x\ndone: all checks passed\u202e.yaml"
+    config.write_text("- 1\n")
+    assert main(["train", "--config", str(config)]) == ExitCode.BAD_CONFIG
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "x\\ndone: all checks passed\\u202e.yaml" in line
+
+
+def test_a_log_for_people_gives_a_terminal_no_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    open_log(json_lines=False)
+    name = "a\x1b[2J\nepoch done  loss=0.0.png"
+    structlog.get_logger("x").warning(f"{name} is not written", file=name)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.count("a\\x1b[2J\\nepoch done") == 2 and "\x1b[2J" not in line

@@ -26,6 +26,7 @@ def test_every_check_that_fails_is_named_at_once(
     assert preflight("world", tmp_path / "none", tmp_path / "out", *words) == 1
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "model failed loss.perceptual_weight is 0.1" in shown
+    assert "checkpoints not computed: the model cannot be made" in shown and "0.00 GiB" not in shown
     assert "data failed data_root: folder" in shown and "W&B: no key" in shown and "3 of 6 checks failed" in shown
 
 
@@ -68,6 +69,9 @@ def test_what_runs_on_one_disk_is_added_up(tmp_path: Path) -> None:
     (found,) = disk_findings(needs)
     assert str(tmp_path / "a") not in found.text
     assert checkpoint_bytes(1000, kept=4) == 5 * 3 * 4 * 1000
+    unknown = [Need("cache", tmp_path, 3 * GIB), Need("2 checkpoints", tmp_path, None, "no model")]
+    text = disk_finding(tmp_path, unknown, 9 * GIB).text
+    assert text.endswith("the run writes at least 3.00 GiB (cache 3.00 GiB, 2 checkpoints not computed: no model)")
 
 
 @pytest.mark.parametrize(

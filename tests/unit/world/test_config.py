@@ -1,5 +1,6 @@
 """The guide's files, flags, presets and words, and the keys that they become."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,16 @@ def test_w_09_the_rate_at_epoch_25_of_100_is_the_guides() -> None:
 def test_keys_are_the_engines_where_they_teach_nothing() -> None:
     assert {"data.num_workers", "logging.num_samples", "data_root"} <= KEYS.not_learned
     assert KEYS.weights == {"perceptual_weights"}
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("data.image_size=128", "data.image_size: found 128, expected 2 values; write for example [128, 128]"),
+        ("data.image_size=128x96", "data.image_size: found '128x96', expected 2 values; write for example [256, 256]"),
+        ("data.augmentation.crop_scale=0.5", "crop_scale: found 0.5, expected 2 values; write for example [0.5, 0.5]"),
+    ],
+)
+def test_one_value_in_the_place_of_two_is_refused_with_what_to_write(word: str, sentence: str) -> None:
+    with pytest.raises(BadConfig, match=re.escape(sentence)):
+        config(word)

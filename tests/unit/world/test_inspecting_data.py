@@ -40,6 +40,7 @@ def test_w_35_a_batch_is_shown_with_its_pictures(
     assert {path.name for path in tmp_path.glob("*.png")} == {
         "train_reconstruction_0000000.png", "train_prediction_0000000.png",
     }  # fmt: skip
+    assert all(f"{path}\n" in found for path in tmp_path.glob("*.png"))
 
 
 def test_w_35_a_planted_nan_is_named(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import struct
 import zlib
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.example_worlds.world.tree import ExampleTree, write_example_tree
 from lead_trainer.recipes.world.ingest.can_bus import can_actions
 from lead_trainer.recipes.world.ingest.pictures import encoded, read_picture
 from lead_trainer.recipes.world.ingest.processed_tree import ACTIONS, METADATA, ProcessedTree, read_actions
@@ -113,6 +115,25 @@ def test_a_chain_of_sweeps_that_ends_before_the_last_keyframe_is_named(copy: Pat
     with pytest.raises(BadData, match=sentence):
         opened(copy, frames="sweeps")
     assert len(opened(copy, frames="keyframes").scenes["train/scene-0001"].files) == 8
+
+
+def test_sweeps_are_refused_where_a_tree_has_none(copy: Path, tmp_path: Path) -> None:
+    """Nothing trains on keyframes in their place."""
+    with pytest.raises(BadConfig, match=r"^data\.frames: found 'sweeps', but table .*has only keyframes of CAM_FRONT"):
+        opened(copy, frames="sweeps")
+    write_example_tree(tmp_path / "with", ExampleTree(train=2, val=1, keyframes=3, size=(24, 40), sweeps=True))
+    assert opened(tmp_path / "with", frames="sweeps").scenes
+    shutil.rmtree(tmp_path / "with/sweeps")
+    sentence = r"^data\.frames: found 'sweeps', but the tree has none of the \d+ pictures .*set data\.frames=keyframes"
+    with pytest.raises(BadConfig, match=sentence):
+        opened(tmp_path / "with", frames="sweeps")
+    assert opened(tmp_path / "with").scenes
+
+
+def test_sweeps_are_refused_of_a_tree_of_another_kind(copy: Path, tmp_path: Path) -> None:
+    prepare(FolderTree(copy), {"dataset": "nuscenes", "image_size": [32, 48]}, tmp_path / "processed")
+    with pytest.raises(BadConfig, match=r"data\.frames: found 'sweeps', which only trees of nuScenes have.*processed"):
+        opened(tmp_path / "processed", frames="sweeps")
 
 
 def test_a_table_that_is_missing_or_cut_off_is_named(copy: Path) -> None:

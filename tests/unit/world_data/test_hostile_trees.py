@@ -55,11 +55,25 @@ def test_a_place_that_cannot_be_shown_is_refused(copy: Path, place: str) -> None
         open_source(FolderTree(copy), KEYS)
 
 
-@pytest.mark.parametrize("path", ["../../../etc/passwd", "/etc/passwd", "samples/\0", "samples/CAM_FRONT"])
-def test_a_picture_outside_of_the_tree_is_a_missing_one(copy: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("../../../etc/passwd", "bad_picture_name"),
+        ("/etc/passwd", "bad_picture_name"),
+        ("samples/\0", "bad_picture_name"),
+        ("samples/CAM_FRONT/a\nb.jpg", "bad_picture_name"),
+        ("samples\\CAM_FRONT\\a.jpg", "bad_picture_name"),
+        ("", "bad_picture_name"),
+        ("samples/CAM_FRONT", "pictures_missing"),
+        ("samples/CAM_FRONT/none.jpg", "pictures_missing"),
+    ],
+)
+def test_a_picture_that_is_no_file_of_the_tree_leaves_its_scene_out_with_the_reason(
+    copy: Path, path: str, reason: str
+) -> None:
     edited(copy, "sample_data", filename=path)
     found = {verdict.route: verdict.reason for verdict in open_source(FolderTree(copy), KEYS).verdicts}
-    assert found["train/scene-0001"] == "pictures_missing"
+    assert found["train/scene-0001"] == reason
 
 
 def test_a_link_out_of_a_pods_tree_is_refused_by_name(copy: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """`lead inspect`: inspect the data of a run, and what a fresh model computes from them.
 
-batch   each key of a batch with its shape, type and values, and the recipe's pictures and clips of it below logdir
+batch   each key of a batch with its shape, type and values; writes the recipe's pictures of it below logdir
 nan     loads every training sample once and names those with a value that is not finite; ends in 1 if there are any
 range   the least and the greatest value of each output of a fresh model
 """
@@ -36,6 +36,7 @@ from lead_trainer.local.run import LocalRun, local_run
 from lead_trainer.recipes.local_runs import collections_of
 from lead_trainer.report.console import open_log
 from lead_trainer.report.picture_files import PictureFiles
+from lead_trainer.terminal_text import printable
 from lead_trainer.world import World
 
 LOG_COLUMNS = 160  # without a terminal
@@ -81,8 +82,8 @@ def inspect_data(what: str, arguments: Sequence[str], config: Sequence[Path], en
         if fault := picture_fault(picture):
             raise BadPart(f"recipe {run.recipe.name!r}: its picture {tag} is {fault}, expected uint8 (H, W, 3), or "
                           "(T, H, W, 3) for a clip")  # fmt: skip
-        show_picture = files.clip if picture.ndim == 4 else files.picture
-        show_picture(tag, picture, 0)
+        if (path := files.write(tag, picture, 0)) is not None:
+            print(f"{tag}: {path}")
     return 0
 
 
@@ -95,7 +96,7 @@ def named_if_not_finite(samples: Samples, threads: int, unmeasured: frozenset[st
     for number, keys in enumerate(found):
         if keys:
             bad += 1
-            print(f"{samples.name(number)}: {', '.join(keys)}: found NaN or infinity")
+            print(f"{printable(samples.name(number))}: {', '.join(keys)}: found NaN or infinity")
     print(f"{bad} of {len(samples)} samples hold a value that is not finite")
     return int(bad > 0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.commands.inspect_data import LOG_COLUMNS
@@ -22,6 +23,7 @@ from lead_trainer.local.preflight.model import check_model_of
 from lead_trainer.local.run import LocalRun, local_run
 from lead_trainer.report.console import open_log
 from lead_trainer.report.wandb import wandb_mode
+from lead_trainer.terminal_text import printable
 
 
 def preflight(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
@@ -33,7 +35,7 @@ def preflight(arguments: Sequence[str], config: Sequence[Path], environ: Mapping
     title = f"recipe {run.recipe.name}, logdir {run.logdir}"
     table = Table("check", "result", "found", title=title, title_justify="left")
     for finding in findings:
-        table.add_row(finding.check, finding.result, finding.text)
+        table.add_row(finding.check, finding.result, Text(printable(finding.text)))
     console.print(table)
     failed = sum(finding.result == "failed" for finding in findings)
     console.print(f"{failed} of {len(findings)} checks failed" if failed else "ready to train")
@@ -47,7 +49,8 @@ def run_findings(run: LocalRun, environ: Mapping[str, str]) -> Iterator[Finding]
     kept = run.keys.keep_last + run.keys.keep_best
     if run.keys.keep_every_epochs:
         kept += run.config.epochs // run.keys.keep_every_epochs
-    needs = [Need(f"{kept + 1} checkpoints", run.logdir, checkpoint_bytes(model.parameters, kept))]
+    size = checkpoint_bytes(model.parameters, kept)
+    needs = [Need(f"{kept + 1} checkpoints", run.logdir, size, model.unknown)]
     try:
         for dataset in check_datasets(run, environ):
             yield dataset.finding

@@ -62,7 +62,9 @@ def checked(
     except ValidationError as error:
         details = [(detail, [str(part) for part in detail["loc"]]) for detail in error.errors()]
         given = [
-            explain(detail["type"], path) or _sentence(detail, path, _known(model, path, spellings))
+            explain(detail["type"], path)
+            or _several(detail, path, model)
+            or _sentence(detail, path, _known(model, path, spellings))
             for detail, path in details
         ]
         raise BadConfig("; ".join(given)) from error
@@ -103,6 +105,18 @@ def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     both = {key: (base[key], value) for key, value in values.items() if isinstance(base.get(key), Mapping)}
     merged = {key: _over(low, high) for key, (low, high) in both.items() if isinstance(high, Mapping)}
     return {**base, **values, **merged}
+
+
+def _several(detail: Any, path: Sequence[str], model: type[BaseModel]) -> str:
+    """Returns what is wrong with one value where a key takes several, such as 128 for a height and a width."""
+    section = section_of(model, path[:-1]) if path else None
+    names = {} if section is None else {field.alias or name: field for name, field in section.model_fields.items()}
+    usual = names[path[-1]].default if path and path[-1] in names else None
+    if detail["type"] not in ("tuple_type", "list_type") or not isinstance(usual, tuple) or not usual:
+        return ""
+    found = detail["input"]
+    example = [found] * len(usual) if isinstance(found, int | float) else list(usual)
+    return f"{'.'.join(path)}: found {found!r}, expected {len(usual)} values; write for example {example}"
 
 
 def _sentence(detail: Any, path: Sequence[str], known: Sequence[str]) -> str:

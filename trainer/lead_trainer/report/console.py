@@ -16,6 +16,8 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor
 
+from lead_trainer.terminal_text import printable
+
 EPOCH_DONE = "epoch done"
 _OF_AN_EPOCH = frozenset({"epoch", "of", "loss", "val/loss", "best", "best_epoch"})
 _EMPTY = ("", None)
@@ -101,7 +103,9 @@ def _for_people() -> Sequence[Processor]:
         colors=not plain, pad_event_to=0, pad_level=False, sort_keys=False,
         exception_formatter=structlog.dev.plain_traceback,
     )  # fmt: skip
-    return [structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False), _few_metrics, _short_numbers, renderer]
+    return [
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False), _few_metrics, _short_numbers, _printable, renderer
+    ]  # fmt: skip
 
 
 def _few_metrics(logger: Any, method: str, event: Any) -> Any:
@@ -117,6 +121,11 @@ def _few_metrics(logger: Any, method: str, event: Any) -> Any:
     if its_epoch is None:
         return few
     return {**few, "best": _THIS_EPOCH} if its_epoch == few["epoch"] else {**few, "best": best, "best_epoch": its_epoch}
+
+
+def _printable(logger: Any, method: str, event: Any) -> Any:
+    """Escapes what a terminal obeys, such as the name of somebody's file; structlog does so with the other fields."""
+    return {**event, "event": printable(str(event.get("event", "")))}
 
 
 def _short_numbers(logger: Any, method: str, event: Any) -> Any:

@@ -17,7 +17,6 @@ from lead_trainer.contract.reports import VALIDATION, Picture
 from lead_trainer.report.picture_files import PictureFiles
 
 REPORT, PICTURES = "report", "report_pictures"
-_CLIP_AXES = 4
 
 
 @dataclass(frozen=True)
@@ -141,10 +140,7 @@ def write_report(report: EvaluationReport, own: Any, pictures: Mapping[str, Pict
     paths[1].write_text(page, encoding="utf-8")
     files = PictureFiles(folder / PICTURES)
     for tag, picture in pictures.items():
-        if picture.ndim == _CLIP_AXES:
-            files.clip(tag, picture, 0)
-        else:
-            files.picture(tag, picture, 0)
+        files.write(tag, picture, 0)
     return paths
 
 

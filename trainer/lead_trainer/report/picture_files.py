@@ -3,7 +3,7 @@
 Used on rank 0 by a run on this machine, beside the event file; a pod's pictures are in its event file in the store.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import cv2
@@ -13,6 +13,8 @@ import structlog
 import torch
 
 from lead_trainer.report.gif import as_gif
+
+CLIP_AXES = 4  # time, height, width, channels
 
 log = structlog.get_logger(__name__)
 
@@ -26,22 +28,26 @@ class PictureFiles:
 
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Writes `<tag>_<step>.png`, by a partial file that is renamed; a full disk costs the picture, not the run."""
-        self._write(f"{tag.replace('/', '_')}_{step:07d}.png", lambda: as_png(picture_HWC))
+        self.write(tag, picture_HWC, step)
 
     def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
         """Writes `<tag>_<step>.gif` in the same way."""
-        self._write(f"{tag.replace('/', '_')}_{step:07d}.gif", lambda: as_gif(clip_THWC))
+        self.write(tag, clip_THWC, step)
 
-    def _write(self, name: str, encoded: Callable[[], bytes]) -> None:
-        path = self._folder / name
+    def write(self, tag: str, picture: npt.NDArray[np.uint8], step: int) -> Path | None:
+        """Writes a picture (H, W, 3), or a clip (T, H, W, 3); returns its file, None where that cannot be written."""
+        is_clip = picture.ndim == CLIP_AXES
+        path = self._folder / f"{tag.replace('/', '_')}_{step:07d}.{'gif' if is_clip else 'png'}"
         part = path.with_name(f".{path.name}.part")
         try:
-            data = encoded()
+            data = as_gif(picture) if is_clip else as_png(picture)
             self._folder.mkdir(parents=True, exist_ok=True)
             part.write_bytes(data)
             part.replace(path)
         except (OSError, ValueError, TypeError, cv2.error) as error:
             log.warning("a picture is not written", file=str(path), error=str(error))
+            return None
+        return path
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Scalars are in the event file."""

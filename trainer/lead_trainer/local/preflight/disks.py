@@ -16,15 +16,21 @@ FULL_SHARE = 0.95  # of the free space: with less left over a disk is as good as
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a run writes below a folder, at most."""
+    """Bytes that a run writes below a folder, at most; None where `unknown` holds why they are not known."""
 
     what: str
     folder: Path
-    bytes: int
+    bytes: int | None
+    unknown: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {f'not computed: {self.unknown}' if self.bytes is None else _size(self.bytes)}"
 
 
-def checkpoint_bytes(parameters: int, kept: int) -> int:
+def checkpoint_bytes(parameters: int | None, kept: int) -> int | None:
     """Returns the size of `kept` checkpoints and of the one that is written beside them, in fp32."""
+    if parameters is None:
+        return None
     return 4 * STATES * parameters * (kept + 1)
 
 
@@ -47,9 +53,12 @@ def disk_findings(needs: Sequence[Need]) -> list[Finding]:
 
 def disk_finding(folder: Path, needs: Sequence[Need], free: int) -> Finding:
     """Judges one disk by its free bytes."""
-    wanted = sum(need.bytes for need in needs)
-    parts = ", ".join(f"{need.what} {_size(need.bytes)}" for need in needs)
-    text = f"{folder}: {_size(free)} free, the run writes about {_size(wanted)} ({parts})"
+    known = [need.bytes for need in needs if need.bytes is not None]
+    wanted, parts = sum(known), ", ".join(map(str, needs))
+    if not known:
+        return Finding(CHECK, "ok", f"{folder}: {_size(free)} free; {parts}")
+    about = "about" if len(known) == len(needs) else "at least"
+    text = f"{folder}: {_size(free)} free, the run writes {about} {_size(wanted)} ({parts})"
     if wanted > FULL_SHARE * free:
         return Finding(CHECK, "failed", f"{text}; free space there, or choose another folder")
     return Finding(CHECK, "ok", text)

@@ -19,7 +19,8 @@ class ModelCheck:
     """What was found."""
 
     finding: Finding
-    parameters: int = 0  # 0: unknown before the data are read
+    parameters: int | None = None
+    unknown: str = ""  # why there is no number of them
 
 
 def check_model_of(run: LocalRun) -> ModelCheck:
@@ -29,10 +30,11 @@ def check_model_of(run: LocalRun) -> ModelCheck:
         check_config(recipe, config, epochs=config.epochs, ranks=1)
         check_model(recipe, config, Path(run.keys.load_file) if run.keys.load_file else None)
         if recipe.facts is not no_facts and recipe.facts_without_data is None:
-            return ModelCheck(Finding(CHECK, "ok", "the config is valid; the model is made of facts of the data"))
+            finding = Finding(CHECK, "ok", "the config is valid; the model is made of facts of the data")
+            return ModelCheck(finding, unknown="the model is made of facts of the data")
         assumed = recipe.facts_without_data(config) if recipe.facts_without_data else {}
         model = made_model(recipe, config, known_facts(recipe, assumed, "facts_without_data"))
     except BadConfig as error:
-        return ModelCheck(Finding(CHECK, "failed", str(error)))
+        return ModelCheck(Finding(CHECK, "failed", str(error)), unknown="the model cannot be made")
     parameters = sum(one.numel() for one in model.parameters())
     return ModelCheck(Finding(CHECK, "ok", f"the config is valid; {parameters:,} parameters"), parameters)

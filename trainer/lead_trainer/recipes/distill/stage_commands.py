@@ -18,6 +18,7 @@ from lead_trainer.recipes.distill.stages import (
     label_report,
     merge_shards,
 )
+from lead_trainer.terminal_text import printable
 
 SPLITS = ("train", "val")
 
@@ -91,5 +92,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         print(run_stage(parser().parse_args(arguments)))
     except TrainerError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         sys.exit(exit_code_of(error))

@@ -19,6 +19,7 @@ from lead_trainer.recipes.nuplan.ingest.nuplan_tree import NuplanTree
 from lead_trainer.recipes.nuplan.preparation import NuplanPreparation, keys_of
 from lead_trainer.recipes.nuplan.sensor_bundle import SensorBundle, write_npz
 from lead_trainer.recipes.nuplan.targets.bundles import bundle_of_sweep
+from lead_trainer.terminal_text import printable
 
 _SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return verify(options) if options.command == "verify" else bundles(options)
     except TrainerError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return exit_code_of(error)
 
 
@@ -56,7 +57,7 @@ def verify(options: argparse.Namespace) -> int:
         listed = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
         raise BadData(f"dataset {options.root}: no sweep is usable ({listed}); fetch the sensor blobs of its logs")
     for bundle in _bundles(options, scan):
-        print(f"\r{bundle.log} {bundle.token}", end="", file=sys.stderr, flush=True)
+        print(f"\r{printable(bundle.log)} {bundle.token}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     for reason, count in sorted(counts.items()):
         print(f"{reason}: {count} sweeps")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lead_trainer.errors import TrainerError, exit_code_of
+from lead_trainer.terminal_text import printable
 
 OWN = Path(__file__).parent.resolve()
 USAGE = "usage: python -m lead_trainer.recipes.world {prepare_dataset|train|find_lr} …"
@@ -68,7 +69,7 @@ def prepare_dataset(words: Sequence[str]) -> int:
     try:
         print(run(parser.parse_args(words)))
     except TrainerError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return exit_code_of(error)
     return 0
 

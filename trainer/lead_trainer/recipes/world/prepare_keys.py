@@ -11,6 +11,7 @@ from lead_trainer.recipes.prepare_keys import DigestedKeys
 from lead_trainer.recipes.world.data_keys import DataKeys
 
 PACKAGE = "lead_trainer.recipes.world"  # of the presets
+SWEEPS = "sweeps"  # of `frames`
 
 
 @dataclass(frozen=True)

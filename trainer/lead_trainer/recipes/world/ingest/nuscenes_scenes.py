@@ -6,6 +6,7 @@ import numpy as np
 import structlog
 
 from lead_trainer.contract.raw_data import SourceTree
+from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.world.ingest.can_bus import can_actions, can_file
 from lead_trainer.recipes.world.ingest.nuscenes_tables import (
     SceneRow,
@@ -26,7 +27,7 @@ from lead_trainer.recipes.world.ingest.scenes import (
     sorted_out,
 )
 from lead_trainer.recipes.world.ingest.splits import splits
-from lead_trainer.recipes.world.prepare_keys import WorldKeys
+from lead_trainer.recipes.world.prepare_keys import SWEEPS, WorldKeys
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +42,9 @@ class NuscenesScenes(SceneSource):
         names = [row.name for row in tables.scenes]
         split = splits(names, self._version, keys.split, keys.val_share, keys.split_seed)
         self._shots = {row.name: _shots(tables, row, keys.frames) for row in tables.scenes}
+        keyframes = tables.keyframe_tokens
+        self._sweeps = [shot.file for token, shot in tables.shots.items() if token not in keyframes]
+        self._camera = keys.camera
         found = [_scene(row, split[row.name], self._shots[row.name]) for row in tables.scenes]
         self.scenes, self.verdicts = sorted_out(found, self._files)
         self._lock = threading.Lock()
@@ -66,6 +70,18 @@ class NuscenesScenes(SceneSource):
                 self._read_poses(scene)
             return self._from_poses[scene.name]
 
+    def refuse_no_sweeps(self) -> None:
+        """Raises BadConfig where a tree that shall give sweeps has none; a scene without one of its own is left out."""
+        if any(file in self._files for file in self._sweeps):
+            return
+        table = f"{self._version}/sample_data.json"
+        lacking = (
+            f"the tree has none of the {len(self._sweeps)} pictures that table {table} names for them; fetch the sweeps"
+            if self._sweeps
+            else f"table {table} has only keyframes of {self._camera}; fetch the whole tables"
+        )
+        raise BadConfig(f"data.frames: found {SWEEPS!r}, but {lacking}, or set data.frames=keyframes")
+
     def _read_poses(self, scene: Scene) -> None:
         """Reads the poses of all scenes that need them at once: the table is large."""
         assert self._from_poses is not None
@@ -84,7 +100,7 @@ class NuscenesScenes(SceneSource):
 
 
 def _shots(tables: Tables, row: SceneRow, frames: str) -> list[Shot]:
-    return tables.sweeps_of(row) if frames == "sweeps" else tables.keyframes_of(row)
+    return tables.sweeps_of(row) if frames == SWEEPS else tables.keyframes_of(row)
 
 
 def _scene(row: SceneRow, split: str, shots: list[Shot]) -> Scene:

@@ -62,6 +62,11 @@ class Tables:
     shots: Mapping[str, Shot]
     keyframes: Mapping[str, Shot]  # by sample
 
+    @property
+    def keyframe_tokens(self) -> set[str]:
+        """Tokens of the shots that are keyframes."""
+        return {shot.token for shot in self.keyframes.values()}
+
     def keyframes_of(self, scene: SceneRow) -> list[Shot]:
         """Returns the camera's keyframes; raises BadData for a chain that leads nowhere, in a circle or elsewhere.
 

@@ -93,10 +93,10 @@ def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[s
         reason = KEPT
         if len(scene.files) < 2:
             reason = "one_picture"
-        elif not there:
-            reason = "no_pictures"
+        elif not all(map(is_name, scene.files)):
+            reason = "bad_picture_name"
         elif there < len(scene.files):
-            reason = "pictures_missing"
+            reason = "pictures_missing" if there else "no_pictures"
         else:
             refuse_unordered(scene)
             reason = "gap_in_time" if has_gap(scene.timestamps) else KEPT
@@ -107,9 +107,15 @@ def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[s
             kept[scene.route] = scene
     if lacking:
         name, path = next(iter(lacking.items()))
-        log.warning("scenes are left out: pictures of theirs are not in the tree",
+        log.warning("scenes are left out: pictures of theirs are not in the tree, or their names are none of a file",
                     scenes=len(lacking), scene=name, picture=f"{path!r:.200}")  # fmt: skip
     return kept, verdicts
+
+
+def is_name(path: str) -> bool:
+    """Returns whether a text can be the path of a file in a tree: printable, relative, without a way upwards."""
+    parts = path.split("/")
+    return path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(parts)
 
 
 def has_gap(timestamps: Times) -> bool:

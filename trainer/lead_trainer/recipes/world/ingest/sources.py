@@ -5,12 +5,12 @@ import weakref
 from collections.abc import Callable, Mapping
 
 from lead_trainer.contract.raw_data import SourceTree
-from lead_trainer.errors import BadData
+from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.world.ingest.carla_routes import CarlaRoutes
 from lead_trainer.recipes.world.ingest.nuscenes_scenes import NuscenesScenes
 from lead_trainer.recipes.world.ingest.processed_tree import METADATA, ProcessedTree
 from lead_trainer.recipes.world.ingest.scenes import SceneSource
-from lead_trainer.recipes.world.prepare_keys import WorldKeys
+from lead_trainer.recipes.world.prepare_keys import SWEEPS, WorldKeys
 
 SOURCES: Mapping[str, Callable[[SourceTree, WorldKeys], SceneSource]] = {
     "nuscenes": NuscenesScenes,
@@ -34,8 +34,21 @@ def open_source(tree: SourceTree, keys: WorldKeys) -> SceneSource:
         opened = _OPENED.setdefault(tree, {})
         if keys not in opened:
             name = kind_of(tree) if keys.dataset == "auto" else keys.dataset
-            opened[keys] = SOURCES[name](tree, keys)
+            source = SOURCES[name](tree, keys)
+            if keys.frames == SWEEPS:
+                _refuse_no_sweeps(source, name)
+            opened[keys] = source
         return opened[keys]
+
+
+def _refuse_no_sweeps(source: SceneSource, kind: str) -> None:
+    """Raises BadConfig where keyframes would be used in the place of the sweeps that were asked for."""
+    if not isinstance(source, NuscenesScenes):
+        raise BadConfig(
+            f"data.frames: found {SWEEPS!r}, which only trees of nuScenes have, but this one is of kind {kind}; remove "
+            "the key"
+        )
+    source.refuse_no_sweeps()
 
 
 def kind_of(tree: SourceTree) -> str:
