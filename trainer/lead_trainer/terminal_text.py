@@ -1,4 +1,4 @@
-"""Texts of strangers at a terminal: a name of a file may hold what it obeys, or a line that looks like ours.
+"""Texts of strangers at a terminal: a name of a file may hold what it obeys, or a line like one of ours.
 
 Used by whatever prints an error or a name; standard library only.
 """

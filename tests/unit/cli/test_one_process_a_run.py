@@ -9,21 +9,19 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
+from lead_testing.small_runs import arguments_of, write_data
 from lead_testing.toy_runs import toy_recipe_installed
 from lead_trainer.cli import main
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.logdir import hold_lock
 from lead_trainer.local.shown_files import ShownFiles
 
-RUN = InstanceKeys("local", "local", "train", 0)
 HOLDS = """
 import sys
 from pathlib import Path
-from lead_protocol.object_keys import InstanceKeys
 from lead_trainer.local.logdir import hold_lock
-hold_lock(Path(sys.argv[1]), InstanceKeys("local", "local", "train", 0))
+hold_lock(Path(sys.argv[1]), "train")
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -34,17 +32,42 @@ def test_a_second_process_is_refused_while_the_first_lives_and_not_after(tmp_pat
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None and first.stdout.readline() == "held\n"
         with pytest.raises(BadConfig, match=r"another process trains the run in .*; wait for its end"):
-            hold_lock(tmp_path / "run", RUN)
-        hold_lock(tmp_path / "run", InstanceKeys("local", "local", "train", 1))  # another seed of the folder
+            hold_lock(tmp_path / "run", "train")
+        hold_lock(tmp_path / "run", "train-policy-s1")  # a run whose files have names of their own
         first.kill()
-    hold_lock(tmp_path / "run", RUN)
-    hold_lock(tmp_path / "run", RUN)  # this process holds it
+    hold_lock(tmp_path / "run", "train")
+    hold_lock(tmp_path / "run", "train")  # this process holds it
 
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Iterator[None]:
     with toy_recipe_installed(tmp_path):
         yield
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and ".lock" not in path.name}
+
+
+def test_a_run_of_another_seed_or_recipe_replaces_no_files(
+    tmp_path: Path, toy: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second run in a folder would show its weights under the names of the first one's."""
+    run = tmp_path / "run"
+    assert main(["train", "recipe=toy", f"logdir={run}", "samples=16"]) == ExitCode.DONE
+    write_data("world", tmp_path / "tree")
+    before = contents(run)
+    for words, whose in (
+        (["recipe=toy", f"logdir={run}", "samples=16", "seed=7"], "recipe toy with seed 7"),
+        (["recipe=toy", f"logdir={run}", "samples=16", "seed=7", "resume=never"], "recipe toy with seed 7"),
+        (arguments_of("world", tmp_path / "tree", run), "recipe world with seed 42"),
+    ):
+        capsys.readouterr()
+        assert main(["train", *words]) == ExitCode.BAD_CONFIG
+        held = f"error: logdir: {run} holds a run of recipe toy with seed 0 (epoch 2)"
+        assert f"{held}, whose files this run of {whose}" in capsys.readouterr().err
+        assert contents(run) == before
+    assert main(["train", "recipe=toy", f"logdir={run}", "samples=16", "epochs=3"]) == ExitCode.DONE
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,12 @@ from lead_trainer.local.checkpoint_view import CheckpointView
 from lead_trainer.local.job import cache_store, local_job, session_cache_folder
 from lead_trainer.local.logdir import gone_if_refused, hold_lock
 from lead_trainer.local.named_view import NamedView
-from lead_trainer.local.refusals import refuse_older_checkpoint, refuse_other_weights, refuse_to_begin
+from lead_trainer.local.refusals import (
+    refuse_another_run,
+    refuse_older_checkpoint,
+    refuse_other_weights,
+    refuse_to_begin,
+)
 from lead_trainer.local.run import LocalRun, local_run
 from lead_trainer.local.store import PRIVATE_FOLDER
 from lead_trainer.report.console import open_log
@@ -72,11 +77,12 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     caches = cache_store(run, environ)
 
     def prepared() -> str:
+        refuse_another_run(run, store)
         refuse_to_begin(run, store)
         refuse_other_weights(run, store)
         refuse_older_checkpoint(run, store)
         check_before_build(run, store, ranks=world.world_size)
-        hold_lock(run.logdir, run.instance)
+        hold_lock(run.logdir, run.lock_name)
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from lead_protocol.object_keys import InstanceKeys
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.local.store import PRIVATE_FOLDER
 
@@ -25,14 +24,14 @@ def make_logdir(logdir: Path) -> None:
         raise BadConfig(f"logdir: {logdir} cannot be made a folder ({error.strerror}); choose another") from error
 
 
-def hold_lock(logdir: Path, instance: InstanceKeys) -> None:
+def hold_lock(logdir: Path, name: str) -> None:
     """Locks a run for as long as this process lives; raises BadConfig where another process trains it.
 
     Called again by the same process it keeps what it holds: several seeds are trained one after the other.
     """
     make_logdir(logdir)
     make_logdir(logdir / PRIVATE_FOLDER)
-    path = (logdir / PRIVATE_FOLDER / f"{instance.name}.lock").resolve()
+    path = (logdir / PRIVATE_FOLDER / f"{name}.lock").resolve()
     if path in _LOCKS:
         return
     lock = path.open("a")

@@ -7,11 +7,11 @@ import structlog
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.manifests import sha256_of_file
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.engine.checkpoints.instances import instance_manifests
+from lead_trainer.engine.checkpoints.instances import instance_manifests, instances_there
 from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.run import LocalRun, keys_of_checkpoint
-from lead_trainer.local.store import PRIVATE_FOLDER
+from lead_trainer.local.store import NAMESPACE, PRIVATE_FOLDER, UID
 
 log = structlog.get_logger(__name__)
 
@@ -20,6 +20,22 @@ def refuse_to_begin(run: LocalRun, store: FolderStore) -> None:
     """Raises BadConfig where a run would begin at step 0 and its recipe knows that its user expects otherwise."""
     if not manifest_keys(store, run.instance.manifests_prefix):
         run.recipe.keys.check_begin(run.config, Path(run.keys.load_file) if run.keys.load_file else None, run.logdir)
+
+
+def refuse_another_run(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where the folder holds another run, whose files this one's would replace.
+
+    Runs of one recipe that name their files by kind and seed may share a folder.
+    """
+    for keys in instances_there(store, NAMESPACE, UID):
+        manifests = instance_manifests(store, keys) if keys != run.instance else []
+        if not manifests or (manifests[0].recipe == run.recipe.name and run.recipe.files.run_kind is not None):
+            continue
+        raise BadConfig(
+            f"logdir: {run.logdir} holds a run of recipe {manifests[0].recipe} with seed {keys.seed} (epoch "
+            f"{manifests[0].epoch}), whose files this run of recipe {run.recipe.name} with seed {run.keys.seed} would "
+            "replace; choose another logdir"
+        )
 
 
 def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:

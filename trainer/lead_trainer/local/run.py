@@ -55,6 +55,11 @@ class LocalRun:
         return InstanceKeys(NAMESPACE, UID, stage, self.keys.seed)
 
     @property
+    def lock_name(self) -> str:
+        """What one process at a time may train in the folder: a run, and of files without kind and seed any run."""
+        return self.instance.name if self._kind else self.instance.stage
+
+    @property
     def events_folder(self) -> Path:
         """Where event files are written; runs that share a folder would hide each other's steps."""
         return self.logdir / f"{self._kind}_seed{self.keys.seed}" if self._kind else self.logdir

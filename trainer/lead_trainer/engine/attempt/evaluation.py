@@ -35,7 +35,7 @@ from lead_trainer.engine.validation.validation import Validated
 from lead_trainer.errors import BadConfig, NoValidCheckpoint, StopRequested
 from lead_trainer.report.evaluation import EvaluationReport, Trained, without_prefix, write_report
 
-HEARD_EVERY_S = 60.0
+REPORTED_EVERY_S = 60.0
 MOST_PICTURES = 48  # of a report; a manifest names 64 files
 
 log = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ class _Batches:
     attempt: Attempt
     epoch: int
     done: int = 0  # of the validation
-    heard_at: float = field(default_factory=time.monotonic)  # by the other ranks, which wait
+    reported_at: float = field(default_factory=time.monotonic)  # to the other ranks, which wait
 
     def report(self, done: int, of: int) -> None:
         self.done = done
@@ -103,9 +103,9 @@ class _Batches:
         """Reports a batch of the recipe's benchmark, which follows; raises StopRequested where somebody stops it."""
         if self.attempt.stop.raised:
             raise StopRequested("stopped on request while measuring; nothing is committed")
-        if time.monotonic() - self.heard_at >= HEARD_EVERY_S:
+        if time.monotonic() - self.reported_at >= REPORTED_EVERY_S:
             report_work(self.attempt.group)
-            self.heard_at = time.monotonic()
+            self.reported_at = time.monotonic()
         step, steps = self.done + done, self.done + of
         _report(self.attempt, urgent=done == 1, phase="Evaluating", epoch=self.epoch, step=step, steps=steps)
 

@@ -15,6 +15,15 @@ log = structlog.get_logger(__name__)
 
 def instances(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys]:
     """Returns the stage instances of a run that hold anything; raises BadData when there is none."""
+    found = instances_there(store, namespace, uid)
+    if not found:
+        prefix = f"runs/{namespace}/{uid}/"
+        raise BadData(f"{store.url}/{prefix} holds no stage of a run; is the namespace or the uid another one?")
+    return found
+
+
+def instances_there(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys]:
+    """Returns the stage instances of a run that hold anything, none of a run that has not begun."""
     prefix = f"runs/{namespace}/{uid}/"
     names = {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
     found = []
@@ -22,8 +31,6 @@ def instances(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys
         stage, _, seed = name.rpartition("-s")
         if stage and seed.isdigit():
             found.append(InstanceKeys(namespace, uid, stage, int(seed)))
-    if not found:
-        raise BadData(f"{store.url}/{prefix} holds no stage of a run; is the namespace or the uid another one?")
     return found
 
 
