@@ -10,7 +10,7 @@ from lead_client.objects.parts import SpecPart
 
 class CacheRef(SpecPart):
     """
-    A DatasetCache in the same namespace, built for the same recipe. The digest it holds when the run starts is kept until the run ends, also if the cache is rebuilt meanwhile.
+    A DatasetCache in the same namespace, built for the same recipe. The run keeps the digest it starts with, also if the cache is rebuilt.
     """
 
     name: str
@@ -22,33 +22,33 @@ class CacheRef(SpecPart):
 class Dataset(SpecPart):
     cache_ref: CacheRef
     """
-    A DatasetCache in the same namespace, built for the same recipe. The digest it holds when the run starts is kept until the run ends, also if the cache is rebuilt meanwhile.
+    A DatasetCache in the same namespace, built for the same recipe. The run keeps the digest it starts with, also if the cache is rebuilt.
     """
 
 
 class InitFrom(SpecPart):
     """
-    Start from the weights of another checkpoint (not its optimizer): stage or uri. Absent means the recipe's own initialisation.
+    Start from the weights (not the optimizer) of stage or uri. Absent means the recipe's own initialisation.
     """
 
     stage: str | None = None
     """
-    Name of the earlier stage. Its instance of the same seed is taken; where it has no such seed, its first one.
+    Name of an earlier stage; of its seeds the same one, else its first.
     """
     uri: str | None = None
     """
-    A checkpoint of a run in this namespace, as its status.stages[].checkpoint.uri shows it. Without its folder checkpoints/… the newest valid one of that stage is taken.
+    A checkpoint of a run in this namespace, as its status.stages[].checkpoint.uri shows it; without checkpoints/… the newest valid one of that stage.
     """
 
 
 class Stage(SpecPart):
     kind: Literal["Train", "Evaluation"] | None = None
     """
-    Train (the default), or Evaluation: the weights that initFrom names are validated as in training, and a report is committed in place of a checkpoint. It has the config of the stage that it measures.
+    Train (the default), or Evaluation: the weights that initFrom names are validated as in training, with their stage's config, and a report is committed in place of a checkpoint.
     """
     name: str
     """
-    Name of the stage, such as pretrain. It is part of pod names and object keys.
+    Name of the stage, in pod names and object keys.
     """
     epochs: int | None = None
     """
@@ -56,142 +56,142 @@ class Stage(SpecPart):
     """
     init_from: InitFrom | None = None
     """
-    Start from the weights of another checkpoint (not its optimizer): stage or uri. Absent means the recipe's own initialisation.
+    Start from the weights (not the optimizer) of stage or uri. Absent means the recipe's own initialisation.
     """
     seeds: list[int] | None = None
     """
-    Train this stage once for each seed, by default [0]. Status shows mean and standard deviation over the seeds.
+    Train the stage once for each seed, by default [0]. Status shows mean and standard deviation.
     """
     config: dict[str, Any] | None = None
     """
-    Keys of the recipe that differ in this stage; they win over spec.config, mappings key by key. None by default.
+    The recipe's keys that differ in this stage; they win over spec.config, mappings key by key. None by default.
     """
 
 
 class Checkpoint(SpecPart):
     """
-    When to commit checkpoints and which to keep. The end of a stage is always committed.
+    When to commit checkpoints, besides each stage's end, and which to keep.
     """
 
     every_epochs: int | None = None
     """
-    Commit a checkpoint every N epochs; 0 turns this off. Default: 1.
+    Commit every N epochs; 0 turns this off. Default: 1.
     """
     every_steps: int | None = None
     """
-    Commit a checkpoint every N optimizer steps; 0 turns this off. Default: 0.
+    Commit every N optimizer steps; 0 turns this off. Default: 0.
     """
     keep_last: int | None = None
     """
-    How many of the newest checkpoints to keep; at least 2, so that a corrupt one has a predecessor. Default: 3.
+    How many of the newest to keep; at least 2, as one may be corrupt. Default: 3.
     """
     keep_best: int | None = None
     """
-    How many of the best checkpoints to keep in addition, by the recipe's own metric. Default: 1.
+    How many of the best to keep too, by the recipe's metric. Default: 1.
     """
     keep_every_epochs: int | None = None
     """
-    Keep one checkpoint for good every N epochs; 0 keeps none. Default: 0.
+    Keep one for good every N epochs; 0 keeps none. Default: 0.
     """
     on_best: bool | None = None
     """
-    Commit also after an epoch that is better than all earlier ones, by the recipe's own metric. Default: False.
+    Commit also after an epoch better than all before, by the recipe's metric. Default: False.
     """
     resume: Literal["Auto", "Never"] | None = None
     """
-    Auto continues from the newest valid checkpoint of this run after a restart. Never starts the stage from step 0 after every restart. Default: Auto.
+    After a restart Auto continues from the newest valid checkpoint of the run, Never starts the stage from step 0. Default: Auto.
     """
     from_: str | None = None
     """
-    Continue from a checkpoint of another run in this namespace (written as in initFrom.uri), with its optimizer and position, if the first stage has no checkpoint of its own. Recipe, config and datasets must be equal; epochs may be higher. Absent means from the start.
+    Continue from a checkpoint of another run in this namespace (written as in initFrom.uri), with its optimizer and position, if the first stage has none of its own. Recipe, config and datasets must be equal; epochs may be higher.
     """
 
 
 class SessionCache(SpecPart):
     """
-    Where each pod keeps the shards it has fetched from the object store.
+    Where each pod keeps shards fetched from the object store.
     """
 
     medium: Literal["EmptyDir", "PersistentVolume"] | None = None
     """
-    EmptyDir lies on the node's disk and ends with the pod. PersistentVolume keeps one claim a rank, which a restarted pod finds warm. Default: EmptyDir.
+    EmptyDir ends with the pod. PersistentVolume keeps one claim a rank, which a restarted pod finds warm. Default: EmptyDir.
     """
     size_limit: int | str | None = None
     """
-    Size of the cache of one pod. Shards beyond it are read from the store each time. Default: 100Gi.
+    Size of one pod's cache. Shards beyond it are fetched each time. Default: 100Gi.
     """
     storage_class_name: str | None = None
     """
-    Storage class of the claims, as in a PersistentVolumeClaim: best a node-local SSD. Absent means the cluster's default class; "" means a volume without a class.
+    Storage class of the claims: best a node-local SSD. Absent means the cluster's default class; "" means a volume without one.
     """
     shared_claim_name: str | None = None
     """
-    Runs of the namespace that name the same claim share it: one claim a rank, <name>-shared-<rank>, which stays when a run is deleted. Absent means claims of the run's own.
+    Runs of the namespace that name the same claim share it: one a rank, <name>-shared-<rank>, which stays when a run is deleted. Absent means the run's own.
     """
 
 
 class FailurePolicy(SpecPart):
     """
-    What to do when a rank fails. The whole group is always replaced as the next attempt, from the newest valid checkpoint; an error in the spec or the data ends the run at once.
+    When a rank fails, the whole group is replaced as the next attempt, from the newest valid checkpoint; an error in the spec or the data ends the run at once.
     """
 
     max_restarts: int | None = None
     """
-    Restarts after program errors (crash, out of memory, hang) before the run is Failed. Default: 3.
+    Restarts after program errors (crash, out of memory, hang) before it is Failed. Default: 3.
     """
     max_infra_restarts: int | None = None
     """
-    Restarts after infrastructure failures (eviction, preemption, lost node, deleted pod) before the run is Failed. Default: 50.
+    Restarts after infrastructure failures (eviction, preemption, lost node, deleted pod) before it is Failed. Default: 50.
     """
     no_progress_limit: int | None = None
     """
-    Program errors in a row at one and the same checkpoint before the run is Failed, whatever is left of maxRestarts. Default: 3.
+    Program errors in a row at one checkpoint before it is Failed, whatever is left of maxRestarts. Default: 3.
     """
     hang_timeout_seconds: int | None = None
     """
-    Seconds without a new step after which the group counts as hung and is replaced; an attempt that has made no step yet has at least 1800. Default: 1800.
+    Seconds without a new step after which the group is replaced as hung; an attempt without a step yet has at least 1800. Default: 1800.
     """
     fatal_exit_codes: list[int] | None = None
     """
-    Exit codes that end the run at once as Failed, besides 2, 64 to 74 and 76 to 78, which always do. What the cluster ended (eviction, deletion, lost node) is not judged by them. 75 and 79 to 82 mean that another attempt can go on; they are refused.
+    Exit codes that end the run at once as Failed, besides 2, 64 to 74 and 76 to 78, which always do; not where the cluster ended the pod. 75 and 79 to 82 mean that another attempt can go on, and are refused.
     """
     node_loss_seconds: int | None = None
     """
-    Seconds a node may be not ready before its pods count as lost and the group is replaced elsewhere. Default: 60.
+    Seconds a node may be not ready before its pods count as lost and the group is replaced. Default: 60.
     """
 
 
 class Wandb(SpecPart):
     """
-    Log to Weights & Biases as well. Absent means no.
+    Log to Weights & Biases. Absent means no.
     """
 
     project: str
     """
-    Project that the run appears in.
+    Its project.
     """
     mode: Literal["Online", "Offline"] | None = None
     """
-    Online sends while it trains; Offline keeps the files with the TensorBoard files. Default: Online.
+    Online sends while it trains; Offline keeps the files with TensorBoard's. Default: Online.
     """
     secret_name: str | None = None
     """
-    Secret in the same namespace with the key api-key. Its name begins with lead-wandb-.
+    Secret of the namespace with the key api-key; its name begins with lead-wandb-.
     """
 
 
 class Logging(SpecPart):
     """
-    What is logged beside status and the pod logs.
+    What is logged beside status and pod logs.
     """
 
     tensorboard: bool | None = None
     """
-    Write TensorBoard event files and upload them beside the checkpoints. Default: True.
+    Upload TensorBoard event files beside the checkpoints. Default: True.
     """
     wandb: Wandb | None = None
     """
-    Log to Weights & Biases as well. Absent means no.
+    Log to Weights & Biases. Absent means no.
     """
 
 
@@ -202,13 +202,13 @@ class Routes(SpecPart):
 
     prefix: str
     """
-    Folder in the bucket of the storage profile that pods of the run may read, below weights/<namespace>/ or in a folder below weights/ that the profile shares.
+    Folder in the profile's bucket, below weights/<namespace>/ or below a folder of weights/ that the profile shares.
     """
 
 
 class Resources(SpecPart):
     """
-    Compute resources of the command, as in a container. Ask for GPUs in limits.
+    Compute resources of the command, as in a container; GPUs in limits.
     """
 
     requests: dict[str, int | str] | None = None
@@ -223,35 +223,39 @@ class Resources(SpecPart):
 
 class Regression(SpecPart):
     """
-    What counts as a regression. Absent means nothing does.
+    What is a regression. Absent means nothing.
     """
 
     metric: Literal["DrivingScore", "RouteCompletion", "Success"] | None = None
     """
-    What is compared with the best result of the same stage and seed before; Success is the share of whole routes without collision and red light. Default: DrivingScore.
+    What is compared with the best result so far of the same stage and seed; Success is the share of whole routes without collision and red light. Default: DrivingScore.
     """
     max_drop: int
     """
-    How many percentage points below the best are still fine.
+    Percentage points below the best that are still fine.
     """
 
 
 class ClosedLoop(SpecPart):
     """
-    Drive with new weights in a simulator, in one pod beside training, never more than one at a time. Nothing that happens to it touches training. It may be changed while the run lives. Absent means no.
+    Drive with new weights in a simulator, in one pod at a time beside training, which nothing that happens to it touches. Absent means no.
     """
 
     every_epochs: int | None = None
     """
-    Drive after every so many epochs, and after the last one, with the newest checkpoint; 0 means only where the annotation lead.dev/closed-loop asks for it. Default: 1.
+    Drive with the newest checkpoint after every so many epochs and after the last one; 0 means only where the annotation lead.dev/closed-loop asks for it. Default: 1.
+    """
+    stages: list[str] | None = None
+    """
+    Stages whose weights are driven. Absent means every stage that trains.
     """
     image: str
     """
-    Image of the simulator and the agent, of those that the chart's policy.allowedImages holds. It gets no credentials.
+    Image of simulator and agent, of the chart's policy.allowedImages. It gets no credentials.
     """
     command: list[str]
     """
-    What drives: a program and its arguments. Environment variables LEAD_CLOSED_LOOP_… name the weights, the routes and the folder for its results.
+    A program and its arguments. Variables LEAD_CLOSED_LOOP_… name weights, routes and the folder for results.
     """
     routes: Routes | None = None
     """
@@ -259,53 +263,53 @@ class ClosedLoop(SpecPart):
     """
     resources: Resources | None = None
     """
-    Compute resources of the command, as in a container. Ask for GPUs in limits.
+    Compute resources of the command, as in a container; GPUs in limits.
     """
     timeout_seconds: int | None = None
     """
-    Seconds after which a pod that drives is ended; its image pulls count. Default: 14400.
+    Seconds after which its pod is ended; image pulls count. Default: 14400.
     """
     regression: Regression | None = None
     """
-    What counts as a regression. Absent means nothing does.
+    What is a regression. Absent means nothing.
     """
     keep: int | None = None
     """
-    How many of the newest results of a stage and seed stay, besides the best one. Default: 5.
+    How many of the newest results of a stage and seed stay, besides the best. Default: 5.
     """
 
 
 class Scheduling(SpecPart):
     """
-    Passed through to the scheduler and to queueing systems; nothing is scheduled here.
+    Passed through to the scheduler and to queueing systems.
     """
 
     scheduler_name: str | None = None
     """
-    Scheduler of the pods. Absent means the cluster's default.
+    Absent means the cluster's default.
     """
     priority_class_name: str | None = None
     """
-    PriorityClass of the pods. Absent means the cluster's default.
+    Absent means the cluster's default.
     """
     queue_name: str | None = None
     """
-    Kueue LocalQueue that admits each attempt as one pod group. Absent means no queue.
+    Kueue LocalQueue, which admits each attempt as one pod group. Absent means none.
     """
 
 
 class Resources1(SpecPart):
     """
-    Compute resources of each training pod, as in a container. Ask for GPUs in limits.
+    Compute resources of each training pod, as in a container; GPUs in limits.
     """
 
     requests: dict[str, int | str] | None = None
     """
-    What the scheduler sets aside for each pod.
+    What the scheduler sets aside.
     """
     limits: dict[str, int | str] | None = None
     """
-    What each pod may use at most.
+    What it may use at most.
     """
 
 
@@ -320,7 +324,7 @@ class Toleration(SpecPart):
     """
     value: str | None = None
     """
-    Value of the taint, for operator Equal; empty by default.
+    For operator Equal; empty by default.
     """
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """
@@ -328,13 +332,13 @@ class Toleration(SpecPart):
     """
     toleration_seconds: int | None = None
     """
-    For effect NoExecute, how long a pod stays on the tainted node.
+    For NoExecute: how long a pod stays.
     """
 
 
 class PodOverrides(SpecPart):
     """
-    What else may be set on the pods. A closed list; there is no pod template.
+    What else may be set on the pods.
     """
 
     node_selector: dict[str, str] | None = None
@@ -343,15 +347,15 @@ class PodOverrides(SpecPart):
     """
     tolerations: list[Toleration] | None = None
     """
-    Taints the pods tolerate. Each names its key; a toleration of everything is refused.
+    Taints the pods tolerate, each by its key.
     """
     labels: dict[str, str] | None = None
     """
-    Labels added to the pods, of those that the chart's policy.allowedLabels holds. Keys of lead.dev, kubernetes.io and k8s.io are refused, save those of a PodGroup.
+    Labels added to the pods, of the chart's policy.allowedLabels; none of lead.dev, kubernetes.io and k8s.io, save those of a PodGroup.
     """
     annotations: dict[str, str] | None = None
     """
-    Annotations added to the pods, of policy.allowedAnnotations. Keys of lead.dev, kubernetes.io and k8s.io are refused, save Volcano's scheduling.k8s.io/group-name.
+    Annotations added to the pods, of policy.allowedAnnotations; none of lead.dev, kubernetes.io and k8s.io, save Volcano's scheduling.k8s.io/group-name.
     """
 
 
@@ -362,51 +366,51 @@ class TrainingRunSpec(SpecPart):
 
     recipe: str
     """
-    Which recipe to train: lead, distill, world, nuplan, or another that the trainer image contains. A name the image does not know ends the run as Failed.
+    Which recipe to train: lead, distill, world, nuplan, or another that the trainer image contains. An unknown name ends the run as Failed.
     """
     preset: str | None = None
     """
-    A named set of configuration values of the recipe, such as demo. Absent means the recipe's defaults. Values in spec.config and in a stage's config win over it.
+    A named set of the recipe's values, such as demo; spec.config and a stage's config win over it. Absent means the recipe's defaults.
     """
     config: dict[str, Any] | None = None
     """
-    The recipe's own keys, such as batch_size or lr. They are checked before training starts: an unknown key or a wrong type ends the run with condition Accepted=False, which names the key and near matches.
+    The recipe's own keys, such as batch_size. They are checked before training: an unknown key or a wrong type ends the run with Accepted=False, which names the key and near matches.
     """
     datasets: list[Dataset]
     """
-    The dataset caches to train on. The run waits until all of them are Ready.
+    The dataset caches to train on. The run waits until all are Ready.
     """
     storage_profile: str | None = None
     """
-    Which object store keeps checkpoints and caches: the name of a storage profile that the administrator defined in the Helm chart. Endpoints and credentials never stand in a TrainingRun. Default: default.
+    Which object store keeps checkpoints and caches: a storage profile of the Helm chart, which holds endpoint and credentials. Default: default.
     """
     nodes: int | None = None
     """
-    How many pods train together. Each is one node of the process group. Default: 1.
+    How many pods train together, each a node of the process group. Default: 1.
     """
     procs_per_node: int | str | None = None
     """
-    Training processes in each pod: a number, or Auto for one process a GPU of spec.resources.limits (one process where there is none). Default: Auto.
+    Training processes in each pod: a number, or Auto for one a GPU of spec.resources.limits (one where there is none). Default: Auto.
     """
     stages: list[Stage] | None = None
     """
-    The stages, a chain or a tree, run in this order; a stage with several seeds is trained once for each seed. A finished stage is never trained again.
+    A chain or a tree, run in this order. A finished stage is never trained again.
     """
     parallelism: int | None = None
     """
-    How many stages and seeds train side by side, each with its own spec.nodes pods, as soon as the stages they start from are done. 1 trains one after another. Default: 1.
+    How many stages and seeds train side by side, each with spec.nodes pods, as soon as the stages they start from are done. Default: 1.
     """
     checkpoint: Checkpoint | None = None
     """
-    When to commit checkpoints and which to keep. The end of a stage is always committed.
+    When to commit checkpoints, besides each stage's end, and which to keep.
     """
     session_cache: SessionCache | None = None
     """
-    Where each pod keeps the shards it has fetched from the object store.
+    Where each pod keeps shards fetched from the object store.
     """
     failure_policy: FailurePolicy | None = None
     """
-    What to do when a rank fails. The whole group is always replaced as the next attempt, from the newest valid checkpoint; an error in the spec or the data ends the run at once.
+    When a rank fails, the whole group is replaced as the next attempt, from the newest valid checkpoint; an error in the spec or the data ends the run at once.
     """
     suspend: bool | None = None
     """
@@ -414,41 +418,41 @@ class TrainingRunSpec(SpecPart):
     """
     active_deadline_seconds: int | None = None
     """
-    Seconds from start (or from the end of the last suspension) after which the run is stopped as Failed. Absent means no limit.
+    Seconds from start (or the last suspension's end) after which the run is Failed. Absent means no limit.
     """
     pending_deadline_seconds: int | None = None
     """
-    Seconds a group may wait, over all attempts, for all of its pods to run; then the run is Failed and releases what it holds. Absent means no limit.
+    Seconds a group may wait, over all attempts, for all of its pods to run before the run is Failed. Absent means no limit.
     """
     ttl_seconds_after_finished: int | None = None
     """
-    Seconds after its end at which the finished TrainingRun is deleted; its checkpoints stay in the object store. Absent means never.
+    Seconds after its end at which the TrainingRun is deleted; its checkpoints stay. Absent means never.
     """
     clean_pod_policy: Literal["Running", "All", "None"] | None = None
     """
-    Which pods are deleted when the run ends. Pods that still run are always deleted. Of the finished ones and their logs, Running keeps those of the last two attempts, None deletes none, All deletes all. Default: Running.
+    Which pods go when the run ends, besides those that still run: of the finished ones, with their logs, Running keeps those of the last two attempts, None deletes none, All deletes all. Default: Running.
     """
     grace_period_seconds: int | None = None
     """
-    Seconds a pod has to finish its step and commit a checkpoint after it is asked to stop. Default: 120.
+    Seconds a pod has to finish its step and commit a checkpoint when asked to stop. Default: 120.
     """
     logging: Logging | None = None
     """
-    What is logged beside status and the pod logs.
+    What is logged beside status and pod logs.
     """
     closed_loop: ClosedLoop | None = None
     """
-    Drive with new weights in a simulator, in one pod beside training, never more than one at a time. Nothing that happens to it touches training. It may be changed while the run lives. Absent means no.
+    Drive with new weights in a simulator, in one pod at a time beside training, which nothing that happens to it touches. Absent means no.
     """
     scheduling: Scheduling | None = None
     """
-    Passed through to the scheduler and to queueing systems; nothing is scheduled here.
+    Passed through to the scheduler and to queueing systems.
     """
     resources: Resources1 | None = None
     """
-    Compute resources of each training pod, as in a container. Ask for GPUs in limits.
+    Compute resources of each training pod, as in a container; GPUs in limits.
     """
     pod_overrides: PodOverrides | None = None
     """
-    What else may be set on the pods. A closed list; there is no pod template.
+    What else may be set on the pods.
     """

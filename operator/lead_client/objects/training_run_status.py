@@ -8,20 +8,20 @@ from lead_client.objects.parts import StatusPart
 
 class Display(StatusPart):
     """
-    Texts that the columns of kubectl get print, of the stage instance that is trained now, or was last. For people: programs read stages, pods, nodes and sessionCache.
+    What the columns of kubectl get print, of the stage instance trained now or last. Programs read stages, pods, nodes and sessionCache.
     """
 
     stage: str | None = None
     """
-    Name of the stage, and the seed where the stage has several.
+    Stage, and seed where it has several.
     """
     epoch: str | None = None
     """
-    Epochs completed of epochs wanted, such as 12/31.
+    Epochs completed of those wanted, such as 12/31.
     """
     step: str | None = None
     """
-    Optimizer steps completed of those of the stage, such as 120/310.
+    Optimizer steps completed, such as 120/310.
     """
     loss: str | None = None
     """
@@ -37,15 +37,15 @@ class Display(StatusPart):
     """
     checkpoint_time: str | None = None
     """
-    When the newest checkpoint was committed; the CKPT column prints its age.
+    When the newest checkpoint was committed.
     """
     resumed_from: str | None = None
     """
-    The step that the newest attempt continued from, such as step 120.
+    Where the newest attempt continued, such as step 120.
     """
     pods: str | None = None
     """
-    Pods that run of pods wanted, such as 2/2.
+    Pods that run, such as 2/2.
     """
     nodes: str | None = None
     """
@@ -53,17 +53,17 @@ class Display(StatusPart):
     """
     cache_hits: str | None = None
     """
-    Share of reads that the session cache answered, such as 93%.
+    Reads that the session cache answered, such as 93%.
     """
     closed_loop: str | None = None
     """
-    Driving score of the newest closed loop and the epoch of its weights, such as 71.5% (epoch 12).
+    Newest driving score and its epoch, such as 71.5% (epoch 12).
     """
 
 
 class Progress(StatusPart):
     """
-    How far the instance is, as its rank 0 reported it. Of one that has ended, epoch, step and loss remain.
+    How far it is, as rank 0 reported; of one that has ended, epoch, step and loss remain.
     """
 
     attempt: int | None = None
@@ -72,7 +72,7 @@ class Progress(StatusPart):
     """
     sequence: int | None = None
     """
-    Number of the report within the attempt.
+    Number of the report in the attempt.
     """
     phase: str | None = None
     """
@@ -88,31 +88,31 @@ class Progress(StatusPart):
     """
     step: int | None = None
     """
-    Optimizer steps completed in this stage.
+    Optimizer steps completed.
     """
     steps: int | None = None
     """
-    Optimizer steps of the whole stage.
+    Optimizer steps of the stage.
     """
     percent: int | None = None
     """
-    Percentage of the stage that is done.
+    Percentage of the stage done.
     """
     loss: str | None = None
     """
-    Newest training loss, as a decimal number.
+    Newest training loss.
     """
     metrics: dict[str, str] | None = None
     """
-    The recipe's newest metrics, as decimal numbers.
+    Up to 16 of the newest metrics, those first that the recipe chooses.
     """
     milli_samples_per_second: int | None = None
     """
-    Thousandths of a sample per second, of all ranks together; absent while the instance does not train.
+    Thousandths of a sample per second, of all ranks; absent while it does not train.
     """
     eta_seconds: int | None = None
     """
-    Seconds left in the stage; absent while the instance does not train.
+    Seconds left in the stage; absent while it does not train.
     """
     reported_at: str | None = None
     """
@@ -120,18 +120,18 @@ class Progress(StatusPart):
     """
     advanced_at: str | None = None
     """
-    When the training last advanced; a hang is measured from here.
+    When training last advanced; a hang is measured from here.
     """
 
 
 class Checkpoint(StatusPart):
     """
-    The newest committed checkpoint of the instance; of a stage of kind Evaluation, its report.
+    The newest committed checkpoint; of a stage of kind Evaluation, its report.
     """
 
     uri: str | None = None
     """
-    Where its files are; checkpoint.from and initFrom.uri of a run take it.
+    Where its files are; checkpoint.from and initFrom.uri take it.
     """
     step: int | None = None
     """
@@ -153,12 +153,12 @@ class Checkpoint(StatusPart):
 
 class RestartState(StatusPart):
     """
-    The operator's own counters of this instance; the next pause and the limits of failurePolicy depend on them.
+    The operator's counters, for pauses and the limits of failurePolicy.
     """
 
     ended_attempt: int | None = None
     """
-    The newest attempt whose end has been handled.
+    The newest attempt whose end was handled.
     """
     created: bool | None = None
     """
@@ -166,7 +166,7 @@ class RestartState(StatusPart):
     """
     attempt_time: str | None = None
     """
-    When the newest attempt was started, or the first of several in a row that never had all of their pods running.
+    When the newest attempt was started, or the first of those in a row that never had all pods running.
     """
     failed_attempt: int | None = None
     """
@@ -182,7 +182,7 @@ class RestartState(StatusPart):
     """
     at_step: int | None = None
     """
-    Step of the checkpoint that the newest failures left off at.
+    Checkpoint step of the newest failures.
     """
     errors_at_step: int | None = None
     """
@@ -209,23 +209,23 @@ class Stage(StatusPart):
     """
     attempt: int | None = None
     """
-    The newest attempt; raised before the pods of that attempt are made.
+    The newest attempt; raised before its pods are made.
     """
     resumed_from_step: int | None = None
     """
-    The step that the newest attempt continued from; absent where it started at 0.
+    Where the newest attempt continued; absent where it started at 0.
     """
     best: str | None = None
     """
-    Best value of the recipe's metric, as a decimal number.
+    Best value of the recipe's metric.
     """
     progress: Progress | None = None
     """
-    How far the instance is, as its rank 0 reported it. Of one that has ended, epoch, step and loss remain.
+    How far it is, as rank 0 reported; of one that has ended, epoch, step and loss remain.
     """
     checkpoint: Checkpoint | None = None
     """
-    The newest committed checkpoint of the instance; of a stage of kind Evaluation, its report.
+    The newest committed checkpoint; of a stage of kind Evaluation, its report.
     """
     start_time: str | None = None
     """
@@ -237,7 +237,7 @@ class Stage(StatusPart):
     """
     restart_state: RestartState | None = None
     """
-    The operator's own counters of this instance; the next pause and the limits of failurePolicy depend on them.
+    The operator's counters, for pauses and the limits of failurePolicy.
     """
 
 
@@ -256,7 +256,7 @@ class SeedStatistic(StatusPart):
     """
     std: str | None = None
     """
-    Sample standard deviation, from two seeds on.
+    Sample standard deviation, from two on.
     """
 
 
@@ -294,7 +294,7 @@ class Restarts(StatusPart):
     """
     voluntary: int | None = None
     """
-    After a stop from outside (kubectl delete pod), a group that never had all of its pods, or a step too large for memory; not limited.
+    After a stop from outside (kubectl delete pod), a group that never had all pods, or a step too large for memory; not limited.
     """
 
 
@@ -337,7 +337,7 @@ class LastFailure(StatusPart):
     """
     reason: str | None = None
     """
-    The reason, in CamelCase.
+    In CamelCase.
     """
     message: str | None = None
     """
@@ -362,7 +362,7 @@ class Pods(StatusPart):
 
 class SessionCache(StatusPart):
     """
-    Reads through the session cache and time spent in loading, of all ranks of the attempt that reported last.
+    Reads and loading time of all ranks of the attempt that reported last.
     """
 
     hits: int | None = None
@@ -379,21 +379,21 @@ class SessionCache(StatusPart):
     """
     fetched_twice_bytes: int | None = None
     """
-    Bytes requested a second time, because the first answer was late.
+    Bytes requested again, as the first answer was late.
     """
     corrupt: int | None = None
     """
-    Copies on the disk that did not match their checksum and were dropped.
+    Copies on disk dropped for their checksum.
     """
     loading_milliseconds: dict[str, int] | None = None
     """
-    Milliseconds that loading spent, by activity: fetch waits for the object store, the others are the loader's own.
+    Milliseconds of loading by activity: fetch waits for the object store, the others are the loader's own.
     """
 
 
 class Success(StatusPart):
     """
-    Share of all routes that count as a success, in percent, by rule.
+    Percentage of all routes, by rule.
     """
 
     whole_route: str | None = None
@@ -408,7 +408,7 @@ class Success(StatusPart):
 
 class Best(StatusPart):
     """
-    The best result of the same stage and seed so far, by regression.metric.
+    The best of this stage and seed, by regression.metric.
     """
 
     epoch: int | None = None
@@ -432,7 +432,7 @@ class Drive(StatusPart):
 
     attempt: int | None = None
     """
-    Its number in the run; raised before its pod is made.
+    Its number; raised before its pod is made.
     """
     stage: str | None = None
     """
@@ -448,15 +448,15 @@ class Drive(StatusPart):
     """
     phase: str | None = None
     """
-    Retrying has failed once; Stopped was ended by a suspension.
+    Retrying failed once; Stopped was suspended.
     """
     tries: int | None = None
     """
-    How many attempts there were for this evaluation.
+    Attempts for this evaluation.
     """
     requested: str | None = None
     """
-    Value of the annotation that asked for it.
+    The annotation that asked for it.
     """
     created: bool | None = None
     """
@@ -487,18 +487,18 @@ class DrivenItem(StatusPart):
     """
     epoch: int | None = None
     """
-    Epochs completed in the newest weights that were driven, or failed twice.
+    Epochs of the newest weights driven, or failed twice.
     """
 
 
 class ClosedLoop(StatusPart):
     """
-    The newest result of driving in the simulator, and the attempt that drives.
+    The newest result of driving, and the attempt that drives.
     """
 
     attempt: int | None = None
     """
-    The attempt that this result is of.
+    Attempt of this result.
     """
     stage: str | None = None
     """
@@ -514,19 +514,19 @@ class ClosedLoop(StatusPart):
     """
     driving_score: str | None = None
     """
-    Mean driving score of routes with a record, in percent.
+    Mean of routes with a record, in percent.
     """
     route_completion: str | None = None
     """
-    Mean route completion of routes with a record, in percent.
+    Mean of routes with a record, in percent.
     """
     success: Success | None = None
     """
-    Share of all routes that count as a success, in percent, by rule.
+    Percentage of all routes, by rule.
     """
     infractions_per_km: dict[str, str] | None = None
     """
-    By kind, as the Leaderboard names them, in decimal numbers.
+    By kind, as the Leaderboard names them.
     """
     interventions: int | None = None
     """
@@ -534,11 +534,11 @@ class ClosedLoop(StatusPart):
     """
     max_acceleration: str | None = None
     """
-    Greatest acceleration in m/s^2, where motion was logged.
+    In m/s^2, where motion was logged.
     """
     max_jerk: str | None = None
     """
-    Greatest jerk in m/s^3, where motion was logged.
+    In m/s^3, where motion was logged.
     """
     routes: int | None = None
     """
@@ -558,7 +558,7 @@ class ClosedLoop(StatusPart):
     """
     best: Best | None = None
     """
-    The best result of the same stage and seed so far, by regression.metric.
+    The best of this stage and seed, by regression.metric.
     """
     drive: Drive | None = None
     """
@@ -566,18 +566,18 @@ class ClosedLoop(StatusPart):
     """
     driven: list[DrivenItem] | None = None
     """
-    Up to which epoch evaluations of each stage and seed are over.
+    Up to where each stage and seed is done.
     """
     requested: str | None = None
     """
-    Newest value of the annotation that was answered.
+    Newest annotation answered.
     """
 
 
 class Condition(StatusPart):
     type: str | None = None
     """
-    What this condition is about.
+    What it is about.
     """
     status: str | None = None
     """
@@ -585,7 +585,7 @@ class Condition(StatusPart):
     """
     observed_generation: int | None = None
     """
-    The generation of the spec it answers.
+    Generation of the spec that it answers.
     """
     last_transition_time: str | None = None
     """
@@ -593,7 +593,7 @@ class Condition(StatusPart):
     """
     reason: str | None = None
     """
-    The reason, in CamelCase.
+    In CamelCase.
     """
     message: str | None = None
     """
@@ -603,36 +603,36 @@ class Condition(StatusPart):
 
 class TrainingRunStatus(StatusPart):
     """
-    What the operator has seen and done. Written by the operator alone; it can be rebuilt from the cluster and the object store.
+    Written by the operator alone; it can be rebuilt from the cluster and the object store.
     """
 
     observed_generation: int | None = None
     """
-    The generation of the spec that this status answers.
+    Generation of the spec that it answers.
     """
     phase: str | None = None
     """
-    A summary of the conditions for people. Pending waits for something that is missing; Caching waits for a dataset cache; Starting has pods that do not train yet; Checkpointing stops on request; Recovering starts again after a failure.
+    A summary of the conditions. Pending waits for something that is missing; Caching for a dataset cache; Starting has pods that do not train yet; Checkpointing stops on request; Recovering starts again after a failure.
     """
     reason: str | None = None
     """
-    The reason of the phase, in CamelCase. The message is in the conditions.
+    Reason of the phase; its message is in the conditions.
     """
     display: Display | None = None
     """
-    Texts that the columns of kubectl get print, of the stage instance that is trained now, or was last. For people: programs read stages, pods, nodes and sessionCache.
+    What the columns of kubectl get print, of the stage instance trained now or last. Programs read stages, pods, nodes and sessionCache.
     """
     config_hash: str | None = None
     """
-    SHA-256 of the configuration that the run was started with.
+    SHA-256 of the configuration at the start.
     """
     stages: list[Stage] | None = None
     """
-    One entry a stage instance, in the order in which they are trained.
+    One entry a stage instance, in training order.
     """
     seed_statistics: list[SeedStatistic] | None = None
     """
-    For each stage with several seeds, the best metric over the seeds that have finished.
+    Of each stage with several seeds, the best metric over those finished.
     """
     datasets: list[Dataset] | None = None
     """
@@ -656,19 +656,19 @@ class TrainingRunStatus(StatusPart):
     """
     cache_nodes: list[str] | None = None
     """
-    Where each rank last had a session cache of its own, by rank.
+    Where each rank last had a session cache of its own.
     """
     session_cache: SessionCache | None = None
     """
-    Reads through the session cache and time spent in loading, of all ranks of the attempt that reported last.
+    Reads and loading time of all ranks of the attempt that reported last.
     """
     closed_loop: ClosedLoop | None = None
     """
-    The newest result of driving in the simulator, and the attempt that drives.
+    The newest result of driving, and the attempt that drives.
     """
     start_time: str | None = None
     """
-    When the first pods were asked for, or those after the last suspension.
+    When the first pods were made, or those after the last suspension.
     """
     completion_time: str | None = None
     """
@@ -676,5 +676,5 @@ class TrainingRunStatus(StatusPart):
     """
     conditions: list[Condition] | None = None
     """
-    Accepted, ConfigChecked, StorageAvailable, DatasetReady, Ready, Progressing (new steps arrive), Checkpointed, CheckpointsValid, SessionCacheDegraded, Advisory (of a watch rule), ClosedLoop, Suspended, Succeeded, Failed.
+    Accepted, ConfigChecked, StorageAvailable, DatasetReady, Ready, Progressing (steps arrive), Checkpointed, CheckpointsValid, SessionCacheDegraded, Advisory (a watch rule), ClosedLoop, Suspended, Succeeded, Failed.
     """
