@@ -14,12 +14,16 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import RECIPE, ToyConfig
-from lead_testing.toy_runs import train_here
+from lead_testing.toy_runs import toy_recipe_installed, train_here
 from lead_trainer.contract.files import names_by_epoch
 from lead_trainer.engine.attempt import given
+from lead_trainer.engine.attempt.location import RunLocation
+from lead_trainer.engine.attempt.run import run_attempt
 from lead_trainer.engine.checkpoints.attempt_fence import start_attempt
 from lead_trainer.engine.checkpoints.commit import Checkpointer
 from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
+from lead_trainer.engine.group.ddp import Group
+from lead_trainer.engine.group.stop import StopFlag
 from lead_trainer.engine.step.batch_norms import BatchNorms
 from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.optimizers import Optimizers
@@ -146,8 +150,25 @@ def test_an_outage_without_end_gives_up_after_the_deadline(tmp_path: Path, monke
     assert '"phase":"Failed"' in (tmp_path / "termination-log").read_text()
 
 
+def test_who_is_asked_to_stop_during_an_outage_waits_no_longer_than_its_grace_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, pauses = StopFlag(), list[float]()
+
+    def asks_to_stop(pause_s: float) -> None:
+        pauses.append(pause_s)
+        stop.raised = len(pauses) == 3
+
+    monkeypatch.setattr(given, "RetryBudget", lambda **asked: RetryBudget(pause=asks_to_stop, **asked))
+    here = RunLocation(OutageStore(tmp_path / "store", calls=10**9), tmp_path / "scratch")
+    job = a_toy_job(epochs=1).model_copy(update={"grace_period_s": 0})
+    with toy_recipe_installed(tmp_path), pytest.raises(StoreUnavailable):
+        run_attempt(job, here, Group(World(), torch.device("cpu")), stop)
+    assert pauses == [0.5, 1.0, 2.0]  # and no further one of half an hour's
+
+
 def _without_pauses(pauses: list[float], total_s: float = 1800.0) -> Callable[..., RetryBudget]:
-    return lambda on_wait: RetryBudget(total_s, on_wait, pauses.append)
+    return lambda **asked: RetryBudget(total_s, pause=pauses.append, **asked)
 
 
 class UndeletableStore(FolderStore):

@@ -22,6 +22,7 @@ from lead_trainer.contract.samples import Batch, Samples
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.data.loader import Loader
 from lead_trainer.engine.checkpoints.commit import Checkpointer
+from lead_trainer.engine.checkpoints.retry_budget import STOP_MARGIN
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.group.stop import StopFlag
 from lead_trainer.engine.reporting.first_rank import FirstRank
@@ -39,7 +40,6 @@ from lead_trainer.report.live import EpochSoFar
 MOST_SKIPPED_IN_A_ROW = 50
 GIB = 2**30
 _NAMED_SAMPLES = 16
-_STOP_MARGIN = 0.8  # of the grace period may be spent waiting for the store
 
 log = structlog.get_logger(__name__)
 
@@ -214,7 +214,7 @@ class Hooks:
 
     def _stop(self, state: TrainState) -> NoReturn:
         if self.checkpointer.committed_step != state.step and state.step > 0:
-            self.checkpointer.budget.total_s = self.grace_period_s * _STOP_MARGIN
+            self.checkpointer.budget.total_s = self.grace_period_s * STOP_MARGIN
             self._save(state)
         if state.step == 0:
             raise StopRequested("stopped on request before the first step; there is nothing to commit yet")

@@ -6,7 +6,7 @@ from typing import Any
 from lead_protocol.job import TrainJob
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.engine.attempt.location import RunLocation
-from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
+from lead_trainer.engine.checkpoints.retry_budget import STOP_MARGIN, RetryBudget
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.group.stop import StopFlag
 from lead_trainer.engine.reporting.progress import ProgressWriter
@@ -27,7 +27,12 @@ class Attempt:
 
     def __post_init__(self) -> None:
         """Gives every access of the attempt to its store one budget, whose waits are reported."""
-        object.__setattr__(self, "budget", RetryBudget(on_wait=self.report_wait))
+        budget = RetryBudget(
+            on_wait=self.report_wait,
+            is_stopping=lambda: self.stop.raised,
+            stop_s=STOP_MARGIN * self.job.grace_period_s,
+        )
+        object.__setattr__(self, "budget", budget)
 
     @property
     def rank_batch(self) -> int:

@@ -17,6 +17,7 @@ from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavail
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 STORE_OUTAGE_S = 1800.0
+STOP_MARGIN = 0.8  # of the grace period may be spent waiting for the store
 _LONGEST_PAUSE_S = 15.0
 
 log = structlog.get_logger(__name__)
@@ -29,7 +30,10 @@ class RetryBudget:
     total_s: float = STORE_OUTAGE_S
     on_wait: Callable[[str], None] = lambda message: None
     pause: Callable[[float], None] = time.sleep
+    is_stopping: Callable[[], bool] = lambda: False  # somebody wants the process to end
+    stop_s: float = STORE_OUTAGE_S  # that it may still wait from then on
     _deadline: float = 0.0
+    _stop_by: float | None = None
 
     def begin(self, total_s: float | None = None) -> None:
         """Starts the deadline of a new phase, `total_s` or the usual one from now."""
@@ -42,11 +46,16 @@ class RetryBudget:
             try:
                 return action(*args, **kwargs)
             except (StoreUnavailable, StoreFull) as error:
-                if time.monotonic() + pause_s > self._deadline:
+                if time.monotonic() + pause_s > self._last_moment():
                     raise
                 self._log(error, pause_s)
             self.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _last_moment(self) -> float:
+        if self._stop_by is None and self.is_stopping():
+            self._stop_by = time.monotonic() + self.stop_s
+        return self._deadline if self._stop_by is None else min(self._deadline, self._stop_by)
 
     def _log(self, error: StoreError, pause_s: float) -> None:
         self.on_wait(f"waiting for the store: {error}")
