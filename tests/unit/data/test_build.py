@@ -62,6 +62,16 @@ def test_a_build_killed_at_any_write_ends_in_the_same_bytes(
             assert store.inner.head(job().keys.result(1)) is not None
 
 
+def test_a_person_needs_only_to_read_a_cache_that_is_complete(job: Make, store: Any, tree: Any, recipe: Any) -> None:
+    """Such as one beside a shared dataset; where the operator asks, the result is written for it."""
+    done = run(job(), store, tree, recipe)
+    writes = store.writes
+    assert run(job(), store, tree, recipe, takes_another=True).digest == done.digest
+    assert store.writes == writes
+    assert run(job(), store, tree, recipe).digest == done.digest
+    assert store.writes == writes + 1
+
+
 @pytest.mark.parametrize("parallelism", [2, 3, 7])
 def test_any_number_of_pods_builds_the_same_bytes(
     job: Make, fresh_store: Make, tree: Any, recipe: Any, parallelism: int

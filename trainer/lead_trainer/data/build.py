@@ -109,6 +109,7 @@ def build_share(
     build = _Build(wanted, store, staged, recipe, threads, processes, takes_another, asked)
     report.update(digest=wanted.digest)
     manifest = wanted.made(store, takes_another=takes_another)
+    was_there = manifest is not None
     if job.stage and manifest is None:
         return _make_stage(build, report)
     why_none = ""
@@ -128,7 +129,8 @@ def build_share(
         shards_done=len(manifest.shards),
         size_bytes=manifest.size_bytes,
     )
-    store.put(job.keys.result(job.generation), done.model_dump_json().encode())
+    if not (takes_another and was_there):  # a complete cache may lie where a person can only read
+        store.put(job.keys.result(job.generation), done.model_dump_json().encode())
     return done
 
 
