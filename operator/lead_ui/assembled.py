@@ -10,7 +10,7 @@ from lead_ui.model import Attempt, Checkpoint, Instance
 from lead_ui.records import InstanceRecords
 
 ENDS = {"Done": "Done", "Stopped": "Stopped", "Failed": "Failed"}  # phases of a report -> outcome
-SUPERSEDED = "it stopped reporting: its pods were killed, evicted or lost"
+SUPERSEDED = "it stopped reporting: it was killed, or its machine was lost"
 
 
 def instance_of(records: InstanceRecords, parent: str = "") -> Instance:

@@ -18,7 +18,7 @@ from lead_ui.event_files.event_cache import EventCache
 from lead_ui.event_files.instance_events import EventFile, StoredPicture
 from lead_ui.local_caches import cache_row, found_caches, read_cache
 from lead_ui.model import Cache, CacheRow, Holding, Instance, Run, RunKey, RunRow
-from lead_ui.records import CONFIG_FILE, MAX_CONFIG_BYTES, InstanceRecords, instances_of, read_records
+from lead_ui.records import CONFIG_FILE, MAX_CONFIG_BYTES, MOST_CHECKPOINTS, InstanceRecords, instances_of, read_records
 from lead_ui.source import InstanceCurves, SourceUnavailable, Visible
 
 PRIVATE_FOLDER, UID = ".lead", "local"  # as `lead_trainer.local.store` names them
@@ -40,10 +40,10 @@ class Logdir:
         """The store that holds its records."""
         return FolderStore(self.folder / PRIVATE_FOLDER)
 
-    def records(self) -> list[InstanceRecords]:
-        """Returns the records of its stage instances; raises StoreError."""
+    def records(self, checkpoints: int = MOST_CHECKPOINTS) -> list[InstanceRecords]:
+        """Returns the records of its stage instances, each with its newest `checkpoints`; raises StoreError."""
         store = self.store
-        return [read_records(store, keys) for keys in instances_of(store, LOCAL_NAMESPACE, UID)]
+        return [read_records(store, keys, checkpoints) for keys in instances_of(store, LOCAL_NAMESPACE, UID)]
 
     def is_trained(self, instance: str) -> bool:
         """Returns whether a process holds the lock of a stage instance: by the kernel's table, without touching it."""
@@ -131,7 +131,7 @@ class LocalRuns:
         if logdirs is None:
             return None
         try:
-            found = [(logdir, records) for logdir in logdirs for records in logdir.records()]
+            found = [(logdir, records) for logdir in logdirs for records in logdir.records(checkpoints=1)]
         except StoreError as error:
             return RunRow(key=key, phase="Unknown", reason=str(error))
         return _row(key, found, logdirs)

@@ -64,12 +64,12 @@ def _instances(store: ObjectStore, namespace: str, uid: str) -> Iterator[Instanc
             yield InstanceKeys(namespace, uid, found["stage"], int(found["seed"]))
 
 
-def read_records(store: ObjectStore, keys: InstanceKeys) -> InstanceRecords:
-    """Reads the records of one stage instance; raises StoreError where the store refuses or is away."""
+def read_records(store: ObjectStore, keys: InstanceKeys, checkpoints: int = MOST_CHECKPOINTS) -> InstanceRecords:
+    """Reads the records of one stage instance, with its newest `checkpoints`; raises StoreError."""
     newest = sorted((info.key for info in store.list(keys.progress_prefix)), reverse=True)[:MOST_ATTEMPTS]
     attempts = {record.attempt: record for key in reversed(newest) if (record := _progress(store, key)) is not None}
     positions = sorted(((at, info.key) for info in store.list(keys.manifests_prefix) if (at := position_of(info.key))),
-                       reverse=True)[:MOST_CHECKPOINTS]  # fmt: skip
+                       reverse=True)[:checkpoints]  # fmt: skip
     read = [(at, manifest) for at, key in positions if (manifest := _manifest(store, key)) is not None]
     quarantined = {at: _reason(store, info.key) for info in islice(store.list(keys.quarantine_prefix), MOST_CHECKPOINTS)
                    if (at := position_of(info.key))}  # fmt: skip
