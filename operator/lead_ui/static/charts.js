@@ -4,6 +4,7 @@
   const AT_ONCE = 12; // tags of one request
   const REFRESH_MS = 5000;
   const HEIGHT = 190;
+  const DASHES = [undefined, [6, 4], [2, 3], [10, 4, 2, 4]];
   const { colour } = window.leadMarks;
 
   const digits = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(4)).toString());
@@ -140,8 +141,8 @@
       const bands = [];
       answer.names.forEach((name, number) => {
         const [mean, low, high] = answer.columns.slice(3 * number, 3 * number + 3);
-        const stroke = colour(`--c${number % 8}`);
-        const common = { stroke, spanGaps: true, points: { show: answer.x.length < 3, size: 5 } };
+        const stroke = colour(`--c${answer.colours[number] % 8}`);
+        const common = { stroke, dash: DASHES[answer.dashes[number] % DASHES.length], spanGaps: true, points: { show: answer.x.length < 3, size: 5 } };
         const isWide = low.some((value, at) => value !== null && value !== high[at]);
         data.push(smoothed(mean, smoothing));
         series.push({ ...common, label: name, width: 1.6, value: (u, value) => digits(value) });

@@ -47,8 +47,13 @@ def sections(tags: Sequence[str]) -> dict[str, list[str]]:
 def answer(
     runs: Sequence[RunCurves], tags: Sequence[str], axis: Axis, span: tuple[float, float] | None, *, seeds: bool
 ) -> dict[str, Any]:
-    """Returns {tag: {names, x, columns}} of the tags; with `seeds`, those of one kind as mean and band."""
+    """Returns {tag: {names, colours, x, columns}} of the tags; with `seeds`, those of one kind as mean and band.
+
+    A line has the colour of its run, by number, and as one of several of a run a dash of its own; of one run alone each
+    stage instance has a colour.
+    """
     found = {}
+    styles = _styles(runs)
     for tag in tags[:MOST_TAGS]:
         lines, groups = list[Line](), dict[str, str]()
         for run in runs:
@@ -60,8 +65,23 @@ def answer(
                     lines.append(line)
                     groups[label] = " ".join(part for part in (run.group or run.label, each.instance.stage) if part)
         shown = grouped(groups, lines) if seeds else lines
-        found[tag] = {"names": [line.name for line in shown], **aligned(shown)}
+        members = {label: [line for line, group in groups.items() if group == label] for label in groups.values()}
+        first = {f"{label}, mean of {len(lines)}": lines[0] for label, lines in members.items()}
+        drawn_as = [styles[first.get(line.name, line.name)] for line in shown]
+        found[tag] = {
+            "names": [line.name for line in shown],
+            "colours": [colour for colour, _ in drawn_as],
+            "dashes": [0 if seeds else dash for _, dash in drawn_as],
+            **aligned(shown),
+        }
     return found
+
+
+def _styles(runs: Sequence[RunCurves]) -> dict[str, tuple[int, int]]:
+    """Returns colour and dash of each line, by its label."""
+    alone = len(runs) == 1
+    return {_label(run, name, alone=alone): (place, 0) if alone else (number, place)
+            for number, run in enumerate(runs) for place, name in enumerate(run.curves)}  # fmt: skip
 
 
 def _label(run: RunCurves, instance: str, *, alone: bool) -> str:

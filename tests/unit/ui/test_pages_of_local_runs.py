@@ -126,6 +126,11 @@ def test_a_comparison_shows_what_differs_and_nothing_else(client: TestClient) ->
     assert "lr" in rows and "epochs" in rows and "validation_samples" in rows and "dropout" not in rows
     chart = client.get("/compare/curves.json?run=local/plain&run=local/deep--fast&tag=epoch/loss").json()
     assert chart["charts"]["epoch/loss"]["names"] == ["plain", "deep--fast"]
+    chart = client.get("/compare/curves.json?run=local/plain&run=local/seeds&tag=epoch/loss").json()
+    found = chart["charts"]["epoch/loss"]
+    assert (found["colours"], found["dashes"]) == ([0, 1, 1, 1], [0, 0, 1, 2])  # as the runs above the charts
+    band = client.get("/compare/curves.json?run=local/plain&run=local/seeds&tag=epoch/loss&seeds=mean").json()
+    assert band["charts"]["epoch/loss"]["colours"] == [0, 1]
 
 
 def test_nine_runs_are_too_many_to_compare(client: TestClient) -> None:
