@@ -11,10 +11,12 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from selenium.webdriver.common.by import By
 
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.progress_record import ProgressRecord, to_bytes
 from lead_testing.api_bench import Bench, kubeconfig_of
+from lead_testing.browser import browser_at
 from lead_testing.charts import rendered
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
@@ -233,6 +235,28 @@ def test_the_form_keeps_the_token_in_a_cookie_that_no_script_and_no_other_site_u
     assert wrong.status == 401 and "set-cookie" not in wrong.headers and "evil.example" not in wrong.text
     gone = served.page.get("/logout", method="POST", body="x=1", Cookie=value).headers["set-cookie"]
     assert "lead-token" in gone and ("max-age=0" in gone.lower() or "1970" in gone)
+
+
+def test_a_person_signs_in_and_out_in_a_browser(served: Served) -> None:
+    """Audit: page-cookie"""
+    run = f"/runs/{served.first}/open-run"
+    with browser_at(f"http://127.0.0.1:{served.page.port}") as browser:
+        browser.open(run)
+        assert "Sign in" in browser.text() and "open-run" not in browser.text()
+        browser.errors()  # of the answer 401
+        browser.driver.find_element(By.ID, "token").send_keys(served.tokens["alice"])
+        browser.driver.find_element(By.XPATH, "//button[text()='Sign in']").click()
+        browser.wait("the run", lambda: "sentence about open-run" in browser.text())
+        assert browser.driver.current_url.endswith(run) and browser.run("return document.cookie") == ""
+        browser.wait("a chart", lambda: browser.run("return document.querySelectorAll('.chart canvas').length"))
+        assert browser.errors() == [] and browser.faults_for_people() == []
+        browser.open(f"/runs/{served.second}/secret-run")
+        assert "secret" not in browser.text()
+        browser.open("/runs")
+        browser.driver.find_element(By.XPATH, "//button[text()='Sign out']").click()
+        browser.wait("the form", lambda: "Kubernetes token" in browser.text())
+        browser.open(run)
+        assert "open-run" not in browser.text()
 
 
 def test_no_key_of_the_store_reaches_a_browser_and_the_page_may_change_nothing(served: Served) -> None:
