@@ -37,10 +37,10 @@ def images(cluster: Cluster) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster, images: dict[str, str]) -> Iterator[Installed]:
-    """The chart, installed in a fresh namespace that enforces the restricted pod security standard."""
+    """The chart with its page, installed in a fresh namespace that enforces the restricted pod security standard."""
     namespace = f"lead-test-{uuid.uuid4().hex[:6]}"
     release = fresh_namespace(cluster, namespace)
-    helm(release, "install", images)
+    helm(release, "install", images, "ui.enabled=true")
     yield release
     uninstall(release)
 

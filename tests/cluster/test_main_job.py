@@ -1,5 +1,6 @@
 """The main job on a dataset this project did not write, and the same job through kills."""
 
+import http.client
 import json
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pyarrow as arrow
 import pytest
 from pyarrow import parquet
+from selenium.webdriver.common.by import By
 
-from lead_protocol.object_keys import CacheKeys
+from lead_protocol.object_keys import CacheKeys, RunKeys
 from lead_testing import shared_dir
+from lead_testing.browser import NARROW, WIDE, Browser, browser_at
 from lead_testing.installed import Installed, conditions, upload_tree
 from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manifest
 from lead_testing.manifests import a_dataset_cache, a_training_run
@@ -69,6 +72,73 @@ def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, two_stages
         files
     )
     assert "gradient_steps_skipped_0001.txt" in files
+
+
+def test_the_page_shows_the_run_to_those_who_may_see_it(installed: Installed, two_stages: dict[str, Any]) -> None:
+    run, cache = f"/runs/{installed.namespace}/two-stages", f"/caches/{installed.namespace}/golden"
+    with installed.port_forward("svc/lead-ui", 80) as port:
+        viewer, nobody = (a_token(installed, name) for name in ("viewer", "nobody"))
+        account = f"--serviceaccount={installed.namespace}:viewer"
+        installed.kubectl("create", "rolebinding", "viewer", "--clusterrole=view", account)
+        assert (page(port, run)[0], page(port, run, nobody)[0]) == (401, 404)
+        installed.wait_for("the right", lambda: page(port, run, viewer)[0] == 200, deadline_s=120)
+        assert "two-stages" in page(port, "/runs", viewer)[1] and "Succeeded" in page(port, run, viewer)[1]
+        answer = json.loads(page(port, f"{run}/curves.json?tag=epoch/loss&marks=true", viewer)[1])
+        chart = answer["charts"]["epoch/loss"]
+        assert chart["names"] == ["pretrain-s0", "posttrain-s0"] and len(chart["x"]) == 6
+        assert {"stage", "checkpoint"} <= {mark["kind"] for mark in answer["marks"]}
+        assert f"{RunKeys(installed.namespace, uid_of(installed)).prefix}posttrain-s0" in page(
+            port, f"{run}/checkpoints", viewer)[1]  # fmt: skip
+        assert "full_pretrain" in page(port, cache, viewer)[1]
+        assert "golden" in page(port, "/space", viewer)[1] and "two-stages" in page(port, "/space", viewer)[1]
+        with browser_at(f"http://127.0.0.1:{port}") as browser:
+            watch(browser, viewer, run, cache)
+
+
+def watch(browser: Browser, token: str, run: str, cache: str) -> None:
+    """Signs in as a person does, and goes through every view, wide and narrow."""
+    browser.open(run)
+    browser.driver.find_element(By.ID, "token").send_keys(token)
+    browser.driver.find_element(By.XPATH, "//button[text()='Sign in']").click()
+    browser.wait("the run", lambda: "Succeeded" in browser.text() and "Sign out" in browser.text())
+    browser.errors()
+    views = {
+        "runs": "/runs",
+        "curves": run,
+        "cache": cache,
+        "space": "/space",
+        "compare": f"/compare?run={run[6:]}",
+        **{tab: f"{run}/{tab}" for tab in ("timeline", "pictures", "checkpoints", "conditions", "config", "logs")},
+    }
+    for size in (WIDE, NARROW):
+        browser.window(size)
+        for name, path in views.items():
+            browser.open(path)
+            if name in ("curves", "compare"):
+                browser.wait("charts", lambda: browser.run("return document.querySelectorAll('.chart canvas').length"))
+            browser.keep(f"cluster-{name}-{size[0]}")
+            assert browser.run("return document.documentElement.scrollWidth") <= size[0], name
+            assert browser.errors() == [] and browser.faults_for_people() == [], name
+
+
+def a_token(installed: Installed, account: str) -> str:
+    installed.kubectl("create", "serviceaccount", account)
+    return installed.kubectl("create", "token", account).strip()
+
+
+def uid_of(installed: Installed) -> str:
+    return str(installed.get("trainingrun", "two-stages")["metadata"]["uid"])
+
+
+def page(port: int, path: str, token: str = "") -> tuple[int, str]:
+    """Returns status and text of the page's answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
 
 
 def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_count(
