@@ -32,7 +32,7 @@ def script(shell: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path
         (["lead", "completion", "z"], {"zsh"}),
         (["lead", "inspect", ""], {"batch", "nan", "range"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words)),
 )
 def test_bash_completes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], offered: set[str]

@@ -1,5 +1,6 @@
 """`lead bench model` of any recipe: each variant of a step is measured, and what is kept for the backward pass."""
 
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from lead_trainer.engine.step.optimizers import Optimizers
 
 def rows_of(shown: str) -> list[list[str]]:
     return [re.split(r" *│ *", line.strip("│ \n")) for line in shown.splitlines() if line.startswith("│")]
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_each_variant_of_a_recipe_without_data_is_measured(
@@ -44,3 +49,14 @@ def test_what_a_backward_pass_needs_is_counted_once_and_without_weights() -> Non
     before = layer.weight.detach().clone()
     trial()
     assert torch.equal(before, layer.weight)  # zeros have no gradient
+
+
+def test_nothing_that_a_forward_pass_keeps_outlives_the_measuring() -> None:
+    layer, given = torch.nn.Linear(1, 1), torch.zeros(1 << 22, 1)  # 16 MiB
+    optimizers = Optimizers(torch.optim.SGD(layer.parameters()))
+    trial = StepTrial(lambda name: layer(given).sigmoid().sum(), optimizers, layer, 1)
+    activation_bytes(trial)
+    before = resident_bytes()
+    for _ in range(20):
+        assert activation_bytes(trial) == 2 * given.nbytes  # `given`, and the sigmoid's own result
+    assert resident_bytes() - before < 5 * given.nbytes

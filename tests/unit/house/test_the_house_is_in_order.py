@@ -12,9 +12,10 @@ from lead_testing import PROJECT_ROOT
 BIN = Path(sys.executable).parent
 
 
-def run(*command: str) -> None:
+def run(*command: str) -> str:
     done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
 
 
 def tracked_files() -> list[Path]:
@@ -38,9 +39,16 @@ def test_types_hold() -> None:
     run(str(BIN / "mypy"), "operator", "trainer", "tests/lead_testing")
 
 
-def test_every_test_is_found_where_the_reference_values_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_finds_the_same_tests_also_where_the_reference_values_are_absent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LEAD_REFERENCE", "/absent")
-    run(str(BIN / "pytest"), "--collect-only", "-q", "-p", "no:cacheprovider", "tests")
+    found = []
+    for seed in ("1", "2"):  # of the order in sets: with other names or another order pytest-xdist runs nothing
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        shown = run(str(BIN / "pytest"), "--collect-only", "-q", "-p", "no:cacheprovider", "tests")
+        found.append([line for line in shown.splitlines() if "::" in line])
+    assert found[0] and found[0] == found[1]
 
 
 def test_operator_folder_does_not_shadow_the_standard_library() -> None:

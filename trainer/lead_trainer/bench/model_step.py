@@ -87,7 +87,7 @@ def activation_bytes(trial: StepTrial) -> int:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # an operation that keeps its own result would refer to itself, and never be freed
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         losses = [trial.forward(name) for name in trial.optimizers.by_name]  # held, so that no storage is used twice

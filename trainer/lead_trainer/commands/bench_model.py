@@ -4,6 +4,7 @@ Each variant trains on the first batch of the run for some seconds; nothing of i
 stands what the recipe's origin states, where the recipe knows. Several GPUs are not measured: one process uses one.
 """
 
+import gc
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lead_trainer.bench.model_step import Variant, activation_bytes, peak_bytes, seconds_a_step, step_trial
+from lead_trainer.bench.model_step import StepTrial, Variant, activation_bytes, peak_bytes, seconds_a_step, step_trial
 from lead_trainer.commands.inspect_data import LOG_COLUMNS, data_of, first_batch
 from lead_trainer.engine.attempt.memory import memory_errors_named
 from lead_trainer.engine.samples.data_facts import computed_facts
@@ -37,6 +38,7 @@ class Measured:
     seconds: float
     kept_bytes: int  # for the backward pass
     peak_bytes: int | None  # of a GPU
+    parameters: int
 
 
 def bench_model(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
@@ -49,14 +51,22 @@ def bench_model(arguments: Sequence[str], config: Sequence[Path], environ: Mappi
     for name, variant in variants(run, device).items():
         log.info(f"bench: {name}", seconds=seconds)
         with memory_errors_named():
-            trial = step_trial(run.recipe, run.config, facts, batch, device, variant)
-            kept = activation_bytes(trial)
-            found[name] = Measured(seconds_a_step(trial, seconds), kept, peak_bytes(trial, device))
-    rows = len(next(iter(batch.values())))
-    parameters = sum(one.numel() for one in trial.model.parameters())
+            found[name] = measured(step_trial(run.recipe, run.config, facts, batch, device, variant), device, seconds)
+        gc.collect()  # model and optimizer may refer to each other, and the next variant's peak would count them
+    rows, parameters = len(next(iter(batch.values()))), found[PLAIN].parameters
     title = f"recipe {run.recipe.name}: {parameters:,} parameters, {rows} samples a step, {device_name(device)}"
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
     console.print(table(title, found, rows, run.recipe.reports.stated_speed))
+
+
+def measured(trial: StepTrial, device: torch.device, seconds: float) -> Measured:
+    """Returns what a step takes over about `seconds`."""
+    return Measured(
+        kept_bytes=activation_bytes(trial),
+        seconds=seconds_a_step(trial, seconds),
+        peak_bytes=peak_bytes(trial, device),
+        parameters=sum(one.numel() for one in trial.model.parameters()),
+    )
 
 
 def variants(run: LocalRun, device: torch.device) -> dict[str, Variant]:
