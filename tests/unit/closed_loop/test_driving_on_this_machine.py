@@ -1,5 +1,6 @@
 """`lead closed-loop` drives with the newest weights by a command of the user's; a scripted one stands for CARLA."""
 
+import fcntl
 import json
 import signal
 import sys
@@ -13,6 +14,7 @@ from lead_trainer.cli import main
 from lead_trainer.closed_loop.comfort import comfort_of
 from lead_trainer.commands.train import train_locally
 from lead_trainer.errors import BadData
+from lead_trainer.local.store import PRIVATE_FOLDER
 
 SIMULATOR = """\
 import json, os, pathlib, sys
@@ -73,6 +75,15 @@ def test_a_drop_below_the_best_before_ends_in_1(run: Path, capsys: pytest.Captur
     assert drive(run, "70", "--max-drop", "15") == 0
     assert drive(run, "70", "--max-drop", "1", "--metric", "driving_skore") == 64
     assert "driving_score" in capsys.readouterr().err
+
+
+def test_two_drives_of_one_run_do_not_mix_their_results(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (run / PRIVATE_FOLDER / "closed_loop.lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert drive(run, "80") == 64
+    assert "another process drives with the weights" in capsys.readouterr().err
+    assert not (run / "closed_loop").exists()
+    assert drive(run, "80") == 0
 
 
 def test_a_drive_that_hangs_ends_with_all_it_started(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

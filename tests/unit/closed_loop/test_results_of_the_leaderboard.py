@@ -102,10 +102,19 @@ def test_a_folder_is_read_without_following_links(tmp_path: Path) -> None:
 
 def test_a_folder_without_results_and_a_corrupt_one_are_named(tmp_path: Path) -> None:
     (tmp_path / "video.mp4").write_bytes(b"x")
-    with pytest.raises(BadData, match=r"no result file of the Leaderboard.*found 1 other files"):
+    with pytest.raises(BadData, match=r"no result file of the Leaderboard.*found video\.mp4"):
         read_results(tmp_path)
     (tmp_path / "result.json").write_bytes(a_file(a_record(scores={})))
     with pytest.raises(BadData, match=r"result\.json is no result file.*score_route: Field required"):
+        read_results(tmp_path)
+
+
+def test_files_without_the_record_of_a_route_and_files_that_are_too_large_are_no_result(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_bytes(a_file())
+    with pytest.raises(BadData, match="no result file holds the record of a route, so nothing was driven"):
+        read_results(tmp_path)
+    (tmp_path / "result.json").write_bytes(a_file(a_record()).ljust(MAX_RESULT_BYTES + 1))
+    with pytest.raises(BadData, match=r"result\.json has 16777217 bytes, a result file has at most 16777216"):
         read_results(tmp_path)
 
 

@@ -144,7 +144,7 @@ def test_a_huge_result_file_is_not_read(pod: Pod) -> None:
     with (pod.results / "result.json").open("wb") as file:
         file.write(b'{"_checkpoint": ')
         file.truncate(17 * 1024 * 1024)
-    assert pod.run("publish") == 65 and "holds no result file of the Leaderboard" in pod.log.read_text()
+    assert pod.run("publish") == 65 and "a result file has at most 16777216" in pod.log.read_text()
 
 
 def test_an_operator_of_another_version_is_named(pod: Pod) -> None:

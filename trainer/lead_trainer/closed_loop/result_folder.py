@@ -21,6 +21,7 @@ from lead_trainer.closed_loop.comfort import Comfort, comfort_of
 from lead_trainer.errors import BadData
 
 MAX_FILES = 20_000
+SHOWN_FILES = 3
 MARK = b'"_checkpoint"'  # every result file of the Leaderboard has it; other JSON files beside it are artefacts
 MOTION_LOG = "ego_motion.csv"  # optional, one a route
 
@@ -38,14 +39,20 @@ def read_results(folder: Path) -> Evaluation:
     files = list(regular_files(folder))
     named = [each for path in files if path.suffix == ".json" and (each := _results_in(folder, path)) is not None]
     if not named:
+        others = ", ".join(path.relative_to(folder).as_posix() for path in files[:SHOWN_FILES]) or "no file"
+        more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
         raise BadData(
             f"{folder} holds no result file of the Leaderboard; expected at least one .json with a member _checkpoint, "
-            f"found {len(files)} other files"
+            f"found {others}{more}"
         )
     try:
         summary = summarise(named)
     except NoResults as error:
         raise BadData(f"{folder}: {error}; leave one of the files out") from None
+    if not summary.recorded:
+        raise BadData(
+            f"{folder}: no result file holds the record of a route, so nothing was driven; see the simulator's log"
+        )
     motions = [comfort_of(path) for path in files if path.name == MOTION_LOG]
     return Evaluation(summary, Comfort.worst(motions) if motions else None)
 
@@ -69,10 +76,15 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 def _results_in(folder: Path, path: Path) -> NamedResults | None:
     name = path.relative_to(folder).as_posix()
-    size = path.stat().st_size
-    data = path.read_bytes() if size <= MAX_RESULT_BYTES else b""
-    if size > MAX_RESULT_BYTES or MARK not in data:
+    with path.open("rb") as file:
+        data = file.read(MAX_RESULT_BYTES + 1)
+    if MARK not in data:
         return None
+    if len(data) > MAX_RESULT_BYTES:
+        size = path.stat().st_size
+        raise BadData(
+            f"{name} has {size} bytes, a result file has at most {MAX_RESULT_BYTES}; drive fewer routes a file"
+        )
     try:
         return NamedResults(_route_name(path, folder), parse_results(data))
     except NoResults as error:

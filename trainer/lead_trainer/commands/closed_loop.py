@@ -15,6 +15,7 @@ from lead_trainer.closed_loop.result_folder import Evaluation, read_results
 from lead_trainer.commands.export import export_run
 from lead_trainer.engine.checkpoints.instances import instance_manifests, instances
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.local.logdir import hold_lock
 from lead_trainer.local.store import NAMESPACE, UID, logdirs_of, store_in
 
 FOLDER = "closed_loop"  # in the logdir, as below a run's prefix in a store
@@ -57,6 +58,7 @@ def closed_loop(
     if timeout <= 0.0:
         raise BadConfig(f"--timeout: found {timeout:g}, expected seconds above 0")
     newest = _newest(logdir, stage)
+    hold_lock(logdir, FOLDER, "drives with the weights")
     folder = logdir / newest.folder
     if is_done(folder):
         print(f"{folder} was driven already; remove it to drive once more")

@@ -24,8 +24,8 @@ def make_logdir(logdir: Path) -> None:
         raise BadConfig(f"logdir: {logdir} cannot be made a folder ({error.strerror}); choose another") from error
 
 
-def hold_lock(logdir: Path, name: str) -> None:
-    """Locks a run for as long as this process lives; raises BadConfig where another process trains it.
+def hold_lock(logdir: Path, name: str, doing: str = "trains the run") -> None:
+    """Locks a run for as long as this process lives; raises BadConfig where another process is `doing` the same.
 
     Called again by the same process it keeps what it holds: several seeds are trained one after the other.
     """
@@ -40,7 +40,7 @@ def hold_lock(logdir: Path, name: str) -> None:
     except BlockingIOError as error:
         lock.close()
         raise BadConfig(
-            f"logdir: another process trains the run in {logdir}; wait for its end, or choose another logdir"
+            f"logdir: another process {doing} in {logdir}; wait for its end, or choose another logdir"
         ) from error
     _LOCKS[path] = lock
 
