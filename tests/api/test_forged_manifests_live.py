@@ -28,7 +28,7 @@ from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import PodDriver
 from lead_testing.statuses import newest_entry
 
-MAX_RSS_MIB = 256  # half of the chart's limit
+MAX_RSS_MIB = 320  # five eighths of the limit that the chart sets
 RUNS = 30
 MANY = 2_000  # manifests of one run
 WRITERS = 4

@@ -36,7 +36,7 @@ TOWN: dict[str, Any] = {"recipe": "lead", "source": {"prefix": "datasets/town"}}
 RUN: dict[str, Any] = {"recipe": "lead", "datasets": [{"cache_ref": {"name": "town"}}]}
 LONGEST_S = 180
 EXAMPLES = PROJECT_ROOT / "operator/lead_client/examples"
-FIXED = "fixed after creation; create a new TrainingRun (its checkpoint.from can go on from this one)"
+FIXED = "fixed after creation; create a new run (checkpoint.from continues this one)"
 TWO = [{"name": "a"}, {"name": "b"}]
 
 
