@@ -1,7 +1,7 @@
 """How fast an attempt trains: what a step waits, what it computes, what the device holds; kept beside the run."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
@@ -14,34 +14,38 @@ from lead_trainer.engine.reporting.watch import BATCHES_PER_S, GPU_SHARE, WAITIN
 
 Item = TypeVar("Item")
 _SHORTEST_EPOCH_S = 10.0
+_READ_EVERY_S = 2.0
 _WARM_UP_STEPS = 3  # of an attempt: they compile, allocate and fill caches
 
 
 class StepClock:
     """Parts the time of each step into waiting for batches and computing."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, *, now: Callable[[], float] = time.perf_counter) -> None:
+        self._device, self._now = device, now
         self._waited_s, self._since = 0.0, 0.0
         self._steps: list[tuple[float, float]] = []  # (waited, computed), seconds
-        self._epoch_begin, self._utilisation = 0, list[float]()
+        self._epoch_begin = 0
+        self._utilisation = list[float]()  # percent, read while steps run: at an epoch's end the device has no work
+        self._epoch_reads, self._read_at = 0, float("-inf")
 
     def waiting_for(self, batches: Iterator[Item]) -> Iterator[Item]:
         """Passes batches on and counts the time until each is there."""
         while True:
-            begin = time.perf_counter()
+            begin = self._now()
             try:
                 batch = next(batches)
             except StopIteration:
                 return
-            self._since = time.perf_counter()
+            self._since = self._now()
             self._waited_s += self._since - begin
             yield batch
 
     def step_done(self) -> None:
         """Ends a step."""
-        self._steps.append((self._waited_s, time.perf_counter() - self._since))
+        self._steps.append((self._waited_s, self._now() - self._since))
         self._waited_s = 0.0
+        self._read_utilisation()
 
     @property
     def last_step_s(self) -> float:
@@ -52,17 +56,22 @@ class StepClock:
         """Returns what watch rules know of the epoch's speed, by tag; without a rate for too short an epoch."""
         steps = self._steps[max(self._epoch_begin, _WARM_UP_STEPS) :]
         self._epoch_begin = len(self._steps)
-        found: dict[str, float] = {}
-        if self._device.type == "cuda":
-            # Without nvidia-ml-py, or where the driver does not report it, there is nothing to record.
-            with suppress(ModuleNotFoundError, RuntimeError):
-                self._utilisation.append(float(torch.cuda.utilization(self._device)))
-                found[GPU_SHARE] = self._utilisation[-1] / 100
+        reads, self._epoch_reads = self._utilisation[self._epoch_reads :], len(self._utilisation)
         total = sum(waited + computed for waited, computed in steps)
         if total <= _SHORTEST_EPOCH_S:
-            return {**found, WAITING: 0.0}
+            return {WAITING: 0.0}
+        found = {GPU_SHARE: float(np.mean(reads)) / 100} if reads else {}
         waiting = sum(waited for waited, _ in steps) / total
         return {**found, WAITING: waiting, BATCHES_PER_S: len(steps) * batches_a_step / total}
+
+    def _read_utilisation(self) -> None:
+        """Reads how busy the GPU has been in the last moment, now and then."""
+        if self._device.type != "cuda" or self._now() - self._read_at < _READ_EVERY_S:
+            return
+        self._read_at = self._now()
+        # Without nvidia-ml-py, or where the driver does not report it, there is nothing to record.
+        with suppress(ModuleNotFoundError, RuntimeError):
+            self._utilisation.append(float(torch.cuda.utilization(self._device)))
 
     def record(self, *, batch_size: int, ranks: int, precision: str) -> PerfRecord | None:
         """Returns the record of everything so far, None while there is too little data."""
