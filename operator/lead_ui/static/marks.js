@@ -33,6 +33,7 @@
       if (isStage) {
         ctx.fillStyle = colour("--soft");
         ctx.font = `${10 * ratio}px system-ui, sans-serif`;
+        ctx.textAlign = "left"; // the axes leave another
         ctx.fillText(mark.text, x + 4 * ratio, bbox.top + 10 * ratio);
       }
     }
