@@ -5,7 +5,9 @@ pod, with the root key of the test's store instead of a mounted Secret.
 """
 
 import os
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,7 +39,8 @@ class RealPods(PodDriver):
     ) -> None:
         super().__exit__(kind, error, trace)
         for program in self._programs.values():
-            program.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)  # the trainer too, which is another process
             program.wait()
 
     def log(self, pod: str) -> str:
@@ -52,8 +55,9 @@ class RealPods(PodDriver):
         (place / "job.json").write_text(meta["annotations"][environment.JOB_ANNOTATION])
         with (place / "log").open("wb") as log:
             self._programs[meta["uid"]] = subprocess.Popen(
-                pod_command(place), env=_environment(pod), cwd=place, stdout=log, stderr=subprocess.STDOUT
-            )
+                pod_command(place), env=_environment(pod), cwd=place, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
 
     def _work(self, pod: Pod, group: list[Pod]) -> None:
         code = self._programs[pod["metadata"]["uid"]].poll()
