@@ -24,7 +24,7 @@ from lead_trainer.terminal_text import printable
 # The modules of the extra `trainer`, without which runs, logs, render, fsck and export work all the same.
 OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy", "cv2", "simplejpeg", "laspy", "lz4",
                         "xxhash", "diskcache", "pyarrow", "rich", "torchmetrics", "PIL", "shapely",
-                        "pyproj"})  # fmt: skip
+                        "pyproj", "pynvml"})  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -129,7 +129,7 @@ def test_the_usage_of_a_command_can_be_typed(command: str, capsys: pytest.Captur
 def test_the_extra_cli_is_small_and_part_of_the_trainers() -> None:
     extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras["cli"]) <= set(extras["trainer"])  # so every lock holds it
-    modules = {"opencv-python-headless": "cv2", "pillow": "PIL"}
+    modules = {"opencv-python-headless": "cv2", "pillow": "PIL", "nvidia-ml-py": "pynvml"}
     named = {Requirement(line).name for line in set(extras["trainer"]) - set(extras["cli"])}
     assert {modules.get(name, name) for name in named} == set(OF_TRAINER)
     assert RUN_LABEL == Label.RUN

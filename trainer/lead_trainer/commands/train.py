@@ -82,7 +82,8 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         refuse_other_weights(run, store)
         refuse_older_checkpoint(run, store)
         check_before_build(run, store, ranks=world.world_size)
-        hold_lock(run.logdir, run.lock_name)
+        for name in (run.lock_name, run.instance.name):  # by the second one others see that it is trained
+            hold_lock(run.logdir, name)
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))
