@@ -137,8 +137,9 @@ def test_every_key_of_the_json_files_is_named_and_no_other(page: Page) -> None:
     (shown,) = re.findall(r"An \*object\* is `(.*?)`", page.text)
     assert set(re.findall(r'"(\w+)"', shown)) == set(StoredObject.model_fields)
     keys = CacheKeys("local", "d")
-    made = [keys.manifest, keys.shard(0, "s"), keys.bucket("c"), keys.metas(0, "s"), keys.routes, keys.shard_record(0)]
-    parts = {"<nnnnn>": "00000", "<sha256>": "s", "<collection>": "c"}
+    made = [keys.manifest, keys.shard(0, "s"), keys.bucket("c"), keys.metas(0, "s"), keys.routes, keys.shard_record(0),
+            keys.scan_piece(0)]  # fmt: skip
+    parts = {"<nnnnnn>": "000000", "<nnnnn>": "00000", "<sha256>": "s", "<collection>": "c"}
     shown = page.names("## Objects and their names")
     for mark, value in parts.items():
         shown = {name.replace(mark, value) for name in shown}
