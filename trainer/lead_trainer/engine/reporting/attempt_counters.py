@@ -7,12 +7,13 @@ seconds.
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from lead_protocol.progress_record import STEP_BOUNDS_S
+from lead_trainer.engine.reporting.gpu_load import busy_share
 
 GPU_INTERVAL_S = 5.0
 
@@ -54,7 +55,6 @@ class AttemptCounters:
             self._gpu_read_at = self._now()
             free, total = torch.cuda.mem_get_info(self._device)
             self._gpu = {"gpu_memory_bytes": total - free, "gpu_memory_total_bytes": total}
-            # Without nvidia-ml-py, or where the driver does not report it, there is nothing to record.
-            with suppress(ModuleNotFoundError, RuntimeError):
-                self._gpu["gpu_busy"] = min(1.0, torch.cuda.utilization(self._device) / 100)
+            if (busy := busy_share(self._device)) is not None:
+                self._gpu["gpu_busy"] = busy
         return self._gpu

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
 import torch
 
 from lead_trainer.engine.checkpoints.revision import git_revision
+from lead_trainer.engine.reporting.gpu_load import busy_share
 from lead_trainer.engine.reporting.perf_record import PerfRecord
 from lead_trainer.engine.reporting.watch import BATCHES_PER_S, GPU_SHARE, WAITING
 
@@ -26,7 +26,7 @@ class StepClock:
         self._waited_s, self._since = 0.0, 0.0
         self._steps: list[tuple[float, float]] = []  # (waited, computed), seconds
         self._epoch_begin = 0
-        self._utilisation = list[float]()  # percent, read while steps run: at an epoch's end the device has no work
+        self._busy = list[float]()  # shares, read while steps run: at an epoch's end the device has no work
         self._epoch_reads, self._read_at = 0, float("-inf")
 
     def waiting_for(self, batches: Iterator[Item]) -> Iterator[Item]:
@@ -45,7 +45,7 @@ class StepClock:
         """Ends a step."""
         self._steps.append((self._waited_s, self._now() - self._since))
         self._waited_s = 0.0
-        self._read_utilisation()
+        self._read_busy()
 
     @property
     def last_step_s(self) -> float:
@@ -56,22 +56,21 @@ class StepClock:
         """Returns what watch rules know of the epoch's speed, by tag; without a rate for too short an epoch."""
         steps = self._steps[max(self._epoch_begin, _WARM_UP_STEPS) :]
         self._epoch_begin = len(self._steps)
-        reads, self._epoch_reads = self._utilisation[self._epoch_reads :], len(self._utilisation)
+        reads, self._epoch_reads = self._busy[self._epoch_reads :], len(self._busy)
         total = sum(waited + computed for waited, computed in steps)
         if total <= _SHORTEST_EPOCH_S:
             return {WAITING: 0.0}
-        found = {GPU_SHARE: float(np.mean(reads)) / 100} if reads else {}
+        found = {GPU_SHARE: float(np.mean(reads))} if reads else {}
         waiting = sum(waited for waited, _ in steps) / total
         return {**found, WAITING: waiting, BATCHES_PER_S: len(steps) * batches_a_step / total}
 
-    def _read_utilisation(self) -> None:
+    def _read_busy(self) -> None:
         """Reads how busy the GPU has been in the last moment, now and then."""
         if self._device.type != "cuda" or self._now() - self._read_at < _READ_EVERY_S:
             return
         self._read_at = self._now()
-        # Without nvidia-ml-py, or where the driver does not report it, there is nothing to record.
-        with suppress(ModuleNotFoundError, RuntimeError):
-            self._utilisation.append(float(torch.cuda.utilization(self._device)))
+        if (busy := busy_share(self._device)) is not None:
+            self._busy.append(busy)
 
     def record(self, *, batch_size: int, ranks: int, precision: str) -> PerfRecord | None:
         """Returns the record of everything so far, None while there is too little data."""
@@ -91,7 +90,7 @@ class StepClock:
             device=torch.cuda.get_device_name(self._device) if cuda else "cpu",
             precision=precision,
             gpu_memory_bytes=torch.cuda.max_memory_allocated(self._device) if cuda else None,
-            gpu_utilisation=float(np.mean(self._utilisation)) if self._utilisation else None,
+            gpu_utilisation=100 * float(np.mean(self._busy)) if self._busy else None,
             torch_version=str(torch.__version__),
             git_revision=git_revision(),
         )
