@@ -103,14 +103,11 @@ class RunFolder:
 
     def worker(self) -> int | None:
         """Returns the process id of the living worker."""
-        try:
-            with (self.records / "worker.lock").open() as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return int(file.read() or 0) or None
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), (self.records / "worker.lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read() or 0) or None
         return None
 
 
