@@ -132,11 +132,12 @@ class SlotRing:
 
     def take(self) -> Slot:
         """Returns a slot that nobody reads, a new one where there is none."""
-        for slot in reversed(self._returned):  # the last one written may still be in the processor's cache
+        for _ in range(len(self._returned)):
+            slot = self._returned.popleft()
             if slot.is_free():
-                self._returned.remove(slot)
                 slot.clear()
                 return slot
+            self._returned.append(slot)
         self.made += 1
         return Slot(self._rows, pinned=self._pinned)
 
