@@ -603,14 +603,14 @@ def test_a_service_monitor_finds_the_operators_metrics(render: Any) -> None:
 
 def test_who_may_view_or_edit_a_namespace_may_view_or_edit_its_runs(render: Any) -> None:
     objects = render()
-    view, edit = one(objects, "ClusterRole", "lead-view", ""), one(objects, "ClusterRole", "lead-edit", "")
+    view, edit = (one(objects, "ClusterRole", f"lead-{right}-lead-system", "") for right in ("view", "edit"))
     added = {
         role["metadata"]["name"]: {
             key.rsplit("-", 1)[1] for key in role["metadata"]["labels"] if key.startswith("rbac.authorization.k8s.io/")
         }
         for role in (view, edit)
     }
-    assert added == {"lead-view": {"view", "edit", "admin"}, "lead-edit": {"edit", "admin"}}
+    assert added == {"lead-view-lead-system": {"view", "edit", "admin"}, "lead-edit-lead-system": {"edit", "admin"}}
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert all("status" not in resource for rule in edit["rules"] for resource in rule["resources"])
     assert "ClusterRole" not in {

@@ -77,9 +77,8 @@ def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, two_stages
 def test_the_page_shows_the_run_to_those_who_may_see_it(installed: Installed, two_stages: dict[str, Any]) -> None:
     run, cache = f"/runs/{installed.namespace}/two-stages", f"/caches/{installed.namespace}/golden"
     with installed.port_forward("svc/lead-ui", 80) as port:
-        viewer, nobody = (a_token(installed, name) for name in ("viewer", "nobody"))
-        account = f"--serviceaccount={installed.namespace}:viewer"
-        installed.kubectl("create", "rolebinding", "viewer", "--clusterrole=view", account)
+        viewer, nobody = (installed.token(name) for name in ("viewer", "nobody"))
+        installed.grant("viewer", "view")
         assert (page(port, run)[0], page(port, run, nobody)[0]) == (401, 404)
         installed.wait_for("the right", lambda: page(port, run, viewer)[0] == 200, deadline_s=120)
         assert "two-stages" in page(port, "/runs", viewer)[1] and "Succeeded" in page(port, run, viewer)[1]
@@ -119,11 +118,6 @@ def watch(browser: Browser, token: str, run: str, cache: str) -> None:
             browser.keep(f"cluster-{name}-{size[0]}")
             assert browser.run("return document.documentElement.scrollWidth") <= size[0], name
             assert browser.errors() == [] and browser.faults_for_people() == [], name
-
-
-def a_token(installed: Installed, account: str) -> str:
-    installed.kubectl("create", "serviceaccount", account)
-    return installed.kubectl("create", "token", account).strip()
 
 
 def uid_of(installed: Installed) -> str:

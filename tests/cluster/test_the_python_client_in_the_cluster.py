@@ -29,13 +29,9 @@ LONGEST_S = 600
 @pytest.fixture(scope="module")
 def editor(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kubeconfig of a user with the role `edit` in the namespace, and nothing else."""
-    for words in (["create", "serviceaccount", "editor"],
-                  ["create", "rolebinding", "editor", "--clusterrole=edit",
-                   f"--serviceaccount={installed.namespace}:editor"]):  # fmt: skip
-        installed.kubectl(*words)
+    installed.grant("editor", "edit")
     document = yaml.safe_load(installed.read("config", "view", "--raw", "--minify"))
-    token = installed.read("create", "token", "editor").strip()
-    document["users"][0]["user"] = {"token": token}
+    document["users"][0]["user"] = {"token": installed.token("editor")}
     document["contexts"][0]["context"]["namespace"] = installed.namespace
     path = tmp_path_factory.mktemp("editor") / "kubeconfig"
     path.write_text(json.dumps(document))

@@ -70,6 +70,20 @@ class Installed:
         self.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found", "--wait")
         self.apply(manifest)
 
+    def token(self, account: str) -> str:
+        """Returns a token of a service account, which exists afterwards."""
+        self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})
+        return self.read("create", "token", account).strip()
+
+    def grant(self, account: str, role: str) -> None:
+        """Gives a service account one of Kubernetes' own roles in the namespace."""
+        rbac = "rbac.authorization.k8s.io"
+        self.apply({
+            "apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": account},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.namespace}],
+        })  # fmt: skip
+
     def status(self, kind: str, name: str) -> dict[str, Any]:
         """Returns an object's status, empty while it has none."""
         return dict(self.get(kind, name).get("status", {}))
@@ -181,7 +195,6 @@ FOR_TESTS = (
     "operator.progressSeconds=2",  # a status is young when a test acts on it
     "policy.allowedStorageClasses={lead-local}",
     "policy.allowedImages={*}",
-    "rbac.aggregatedRoles=false",  # of two releases one makes them, and they go with it: a test that needs them says so
 )
 
 

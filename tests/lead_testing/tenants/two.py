@@ -70,8 +70,7 @@ def install(cluster: Cluster, images: dict[str, str]) -> TwoTenants:
         release.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}})
         release.kubectl("-n", namespace, "create", "rolebinding", person, "--clusterrole=edit", f"--user={person}")
     private = f"storage.profiles.private.bucket=private,storage.profiles.private.namespaces={{{bob}}}"
-    roles = "rbac.aggregatedRoles=true"  # what lets `edit` make runs
-    helm(release, "install", images, f"runs.namespaces={{{alice},{bob}}}", private, roles)
+    helm(release, "install", images, f"runs.namespaces={{{alice},{bob}}}", private)
     return TwoTenants(release, Person(cluster, alice, "alice"), Person(cluster, bob, "bob"), images["trainer"])
 
 
