@@ -184,6 +184,19 @@ def test_a_name_that_is_no_stage_is_refused_with_the_near_one(named: str, messag
     assert f"TrainingRun team-a/night-drive: spec.closedLoop.stages names {message}" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([], "is empty; expected one stage that trains or more, of pretrain, posttrain; leave it out to drive"),
+        (["posttrain", "posttrain"], "names 'posttrain' twice; name each stage once"),
+    ],
+)
+def test_lists_that_the_api_server_refuses_are_refused_without_one_too(stages: list[str], message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        a_training_run(stages=PERCEPTION_FIRST, closedLoop={**SIMULATOR, "stages": stages})
+    assert f"TrainingRun team-a/night-drive: spec.closedLoop.stages {message}" in str(error.value)
+
+
 def test_a_second_try_of_a_stage_that_was_taken_out_is_given_up() -> None:
     run = a_training_run(nodes=1, stages=PERCEPTION_FIRST, closedLoop=SIMULATOR)
     passes = Passes(run)
