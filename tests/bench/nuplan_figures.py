@@ -6,7 +6,8 @@ those that other programs of the machine disturb least; loading is the median of
 - preparing: the cache of a log of 28 s with six cameras, in the size of preset `memory`
 - decode only: a sample's record is read, its six pictures decoded into one place and its points copied to another,
   without a loader: a lower bound
-- loaded, augmented: the same samples through the loader into batches, without and with the preset's augmentation
+- loaded, augmented: the same samples through the loader into batches, without and with the preset's augmentation, up to
+  where a GPU takes over, which separates the channels
 - step: one training step of preset `tiny`, forward to update
 """
 
@@ -25,10 +26,10 @@ import torch
 from lead_protocol.store.folder import FolderStore
 from lead_testing.built_caches import build_and_publish, whole_build
 from lead_trainer.bench.model_step import Variant, step_trial
-from lead_trainer.bench.warm_cache import loader_of
 from lead_trainer.commands.inspect_data import RunData, data_of, first_batch
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
+from lead_trainer.data.loader import Loader
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.engine.samples.data_facts import computed_facts
 from lead_trainer.example_worlds.nuplan.tree import ExampleTree, write_example_tree
@@ -77,7 +78,8 @@ def loading_ms(still: RunData, augmented: RunData, rounds: int) -> dict[str, flo
         return len(numbers)
 
     def loads(found: RunData) -> Callable[[], int]:
-        loader = loader_of(RECIPE, found.run.config, found.samples, torch.device("cpu"))
+        config = found.run.config
+        loader = Loader(found.samples, RECIPE.collate, batch_size=config.batch_size, seed=config.seed, threads=1)
         return lambda: sum(len(batch["images"]) for batch in loader.batches(0))
 
     ways = {"decode only": decode, "loaded": loads(still), "augmented": loads(augmented)}

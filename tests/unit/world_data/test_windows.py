@@ -15,7 +15,7 @@ from lead_trainer.data.frame_memory import FrameMemory
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.world.augment import Draw, Frame, changed, draw, steered
+from lead_trainer.recipes.world.augment import Draw, Frame, draw, steered, write_changed
 from lead_trainer.recipes.world.curriculum import by_difficulty, drawn, phase_of
 from lead_trainer.recipes.world.data_keys import AugmentationKeys, CurriculumKeys, ReadsWindows
 from lead_trainer.recipes.world.dataset import WindowSamples, training_samples, validation_samples
@@ -27,14 +27,16 @@ T, HEIGHT, WIDTH, KEYFRAMES = 4, 32, 48, 8
 
 
 def pictures(samples: WindowSamples, index: int, epoch: int = 0) -> npt.NDArray[np.uint8]:
-    """The window's frames (T, 3, H, W)."""
+    """The window's frames (T, H, W, 3)."""
     return np.asarray(samples.load(index, epoch)["images"])
 
 
 def all_changed(frames: Sequence[Frame] | npt.NDArray[np.uint8], chosen: Draw) -> npt.NDArray[np.uint8]:
-    """Frames (T, H, W, 3) as `changed` yields them, each in the same memory."""
+    """Frames (T, H, W, 3) as `write_changed` writes them."""
     memory = FrameMemory((len(frames), *frames[0].shape))
-    return np.stack([frame.copy() for frame in changed(frames, chosen, memory)])
+    found = np.empty((len(frames), *frames[0].shape), np.uint8)
+    write_changed(frames, chosen, memory, found)
+    return found
 
 
 def both(cache: CacheReader, config: ReadsWindows) -> tuple[WindowSamples, WindowSamples]:
@@ -47,7 +49,7 @@ def test_w_02_a_scene_has_every_window_and_lies_in_one_split(cache: CacheReader,
     scenes = [{str(split.load(n, 0)["scene"]) for n in range(len(split))} for split in (training, validation)]
     assert [len(names) for names in scenes] == [6, 2] and scenes[0].isdisjoint(scenes[1])
     sample = validation.load(KEYFRAMES - T + 3, 0)
-    assert sample["images"].shape == (T, 3, HEIGHT, WIDTH) and sample["images"].dtype == np.uint8
+    assert sample["images"].shape == (T, HEIGHT, WIDTH, 3) and sample["images"].dtype == np.uint8
     assert sample["actions"].shape == (T - 1, 4) and sample["actions"].dtype == np.float32
     assert (sample["scene"], sample["first_frame"]) == ("scene-0012", 2)
     assert validation.name(KEYFRAMES - T + 3) == "val/scene-0012 frame 2"
@@ -97,11 +99,11 @@ def test_keys_without_a_meaning_are_refused(values: dict[str, Any], a_config: Co
 def test_w_37_one_draw_changes_all_frames_of_a_window_alike(cache: CacheReader, a_config: Config) -> None:
     training, _ = both(cache, a_config())
     plain, _ = both(cache, a_config(**STILL))
-    frames = list(pictures(plain, 3).transpose(0, 2, 3, 1))
+    frames = list(pictures(plain, 3))
     chosen = draw(AugmentationKeys(), 7, 0, 3)
     alike = all_changed([frames[0]] * T, chosen)
     assert (alike == alike[0]).all() and (alike[0] != frames[0]).any()
-    assert (pictures(training, 3) == all_changed(frames, chosen).transpose(0, 3, 1, 2)).all()
+    assert (pictures(training, 3) == all_changed(frames, chosen)).all()
     assert (pictures(training, 3, 0) == pictures(training, 3, 0)).all()
     assert (pictures(training, 3, 0) != pictures(training, 3, 1)).any()
 

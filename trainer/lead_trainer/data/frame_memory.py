@@ -16,12 +16,12 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class FrameMemory:
-    """Frames (N, H, W, 3): all of a sample in `whole`, and three single ones, each of which stays in the cache."""
+    """Frames (N, H, W, 3): all of a sample in `whole`, and two single ones, each of which stays in the cache."""
 
     def __init__(self, shape: tuple[int, int, int, int]) -> None:
         self.shape = shape
         self.whole: Pixels = np.empty(shape, np.uint8)
-        self.read, self.spare, self.shown = np.empty((3, *shape[1:]), np.uint8)
+        self.read, self.spare = np.empty((2, *shape[1:]), np.uint8)
 
     def decoded(self, pictures: Sequence[JpegPicture | Pixels]) -> Iterator[Pixels]:
         """Yields the pixels of one picture after the other, each valid until the next is asked for."""

@@ -66,6 +66,14 @@ def stored_picture(image: memoryview, channels: Channels = "RGB") -> JpegPicture
     return JpegPicture(image, (height, width, 3), channels)
 
 
+def write_picture(picture: JpegPicture | Pixels, pixels: Pixels) -> None:
+    """Writes a picture of `stored_picture` into a contiguous array of its shape; raises BadData for a broken JPEG."""
+    if isinstance(picture, JpegPicture):
+        picture.write_into(pixels)
+    else:
+        np.copyto(pixels, picture)
+
+
 def decoded(value: object) -> object:
     """Returns a sample's value, pixels instead of encoded ones."""
     return np.asarray(value) if isinstance(value, EncodedPixels) else value

@@ -1,6 +1,6 @@
 """Changes of a training sample, one draw each: colours, points left out or moved, and mirroring left to right."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,15 +51,12 @@ def random_of(seed: int, epoch: int, index: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch, index, _STREAM])
 
 
-def coloured(pictures: Iterable[Picture], chosen: Draw, memory: FrameMemory) -> Iterator[Picture]:
-    """Yields pictures with other brightness, contrast and saturation, the same for all cameras.
+def write_coloured(pictures: Iterable[Picture], chosen: Draw, memory: FrameMemory, places: Iterable[Picture]) -> None:
+    """Writes pictures to `places`, contiguous, with other brightness, contrast and saturation, the same for all.
 
-    All three are one affine map of a pixel's three values, rounded and kept in 0 … 255 once. A picture is valid until
-    the next is asked for; those given are read one after the other, and not written to.
+    All three are one affine map of a pixel's three values, rounded and kept in 0 … 255 once. The pictures are read one
+    after the other, and not written to.
     """
-    if not chosen.changes_colours:
-        yield from pictures
-        return
     means = []
     for picture, place in zip(pictures, memory.whole, strict=True):
         means.append(cv2.mean(picture)[:3])
@@ -69,9 +66,8 @@ def coloured(pictures: Iterable[Picture], chosen: Draw, memory: FrameMemory) -> 
     matrix = np.empty((3, 4))
     matrix[:, :3] = chosen.contrast * chosen.brightness * mix
     matrix[:, 3] = (1.0 - chosen.contrast) * middle
-    for place in memory.whole:
-        cv2.transform(place, matrix, memory.shown)
-        yield memory.shown
+    for picture, place in zip(memory.whole, places, strict=True):
+        cv2.transform(picture, matrix, place)
 
 
 def thinned(points: Points, keys: AugmentationKeys, random: np.random.Generator) -> Points:
@@ -90,7 +86,7 @@ def mirrored(sample: Mapping[str, Any]) -> Sample:
     A mirrored picture is that of a camera which is mounted, and looks, as the mirror shows it. Twice gives the sample
     itself, bit for bit.
     """
-    width = sample["images"].shape[-1]
+    height, width = sample["images"].shape[1:3]
     intrinsics = sample["intrinsics"].copy()
     intrinsics[:, 0, 2] = width - 1 - intrinsics[:, 0, 2]
     mounts = sample["camera_to_vehicle"] * _signs(left=1, right=0)
@@ -99,7 +95,7 @@ def mirrored(sample: Mapping[str, Any]) -> Sample:
         "intrinsics": intrinsics,
         "camera_to_vehicle": mounts,
         "picture_to_sweep": sample["picture_to_sweep"] * _signs(left=1, right=1),
-        "calibration": calibration_hash(intrinsics, mounts, sample["images"].shape[-2:]),
+        "calibration": calibration_hash(intrinsics, mounts, (height, width)),
         "points": _negated(sample["points"], 1),
         "boxes": _negated(sample["boxes"], 1, 4, 6),
         "futures": _negated(sample["futures"], 1, 2),

@@ -20,7 +20,7 @@ def data_facts(config: NuplanConfig, samples: Samples) -> Mapping[str, Any]:
     filled, maps = np.zeros(5), 0
     for number in numbers.tolist():
         sample = samples.load(number, 0)
-        values = np.asarray(sample["images"], np.float64) / 255.0
+        values = np.ascontiguousarray(np.moveaxis(np.asarray(sample["images"]), -1, 1), np.float64) / 255.0
         sums, squares = sums + values.sum((0, 2, 3)), squares + np.square(values).sum((0, 2, 3))
         pixels += values.size // 3
         if sample["labelled"][1]:

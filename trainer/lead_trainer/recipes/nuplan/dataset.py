@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 # What a sample holds: C cameras of H x W pixels, A agents, P points, T steps of a way, G cells a side of the grid.
 SAMPLE: Mapping[str, str] = {
-    "images": "(C, 3, H, W) uint8, RGB, without distortion; decoded where a batch is made, or by numpy",
+    "images": "(C, H, W, 3) uint8, RGB, without distortion; decoded where a batch is made, or by numpy",
     "intrinsics": "(C, 3, 3) float32, pixels",
     "camera_to_vehicle": "(C, 4, 4) float32, at the picture's time",
     "picture_to_sweep": "(C, 4, 4) float32, vehicle's frame at the picture's time to the sweep's",

@@ -82,6 +82,11 @@ def optimizer(model: "torch.nn.Module", config: NuplanConfig) -> "torch.optim.Op
     return make_adamw(model, settings)
 
 
+def on_device(batch: Batch, config: NuplanConfig) -> Batch:
+    """Returns the batch with the channels of its pictures separated, (B, C, 3, H, W)."""
+    return {**batch, "images": batch["images"].movedim(-1, -3).contiguous()}
+
+
 def step(model: "torch.nn.Module", batch: Batch, context: StepContext[NuplanConfig]) -> StepOutput:
     """Runs forward pass and losses."""
     from lead_trainer.recipes.nuplan.losses import compute_losses
@@ -152,6 +157,7 @@ RECIPE = Recipe[NuplanConfig](
     optimizer=optimizer,
     lr_factor=lr_factor,
     collate=collate,
+    on_device=on_device,
     step=step,
     validation=Validation(samples=held_out_samples, evaluate=evaluate, metrics=metrics, shown=SHOWN),
     keys=KEYS,

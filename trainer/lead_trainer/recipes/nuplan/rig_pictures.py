@@ -1,4 +1,4 @@
-"""Pictures of all cameras of a sample, which are decoded, coloured and mirrored one by one, then split for a batch."""
+"""Pictures of all cameras of a sample, which are decoded, coloured and mirrored one by one where a batch wants them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.frame_memory import frame_memory
-from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture
+from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture, write_picture
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.nuplan.augment import Draw, coloured
+from lead_trainer.recipes.nuplan.augment import Draw, write_coloured
 
 UNCHANGED = Draw()
 Pixels = npt.NDArray[np.uint8]
@@ -19,7 +19,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RigPictures(EncodedPixels):
-    """Pictures (C, 3, height, width), RGB."""
+    """Pictures (C, height, width, 3), RGB: a device separates channels in no time, a core not."""
 
     pictures: tuple[JpegPicture | Pixels, ...]
     shape: tuple[int, int, int, int]
@@ -37,7 +37,7 @@ class RigPictures(EncodedPixels):
             if picture.shape != (*size, 3):
                 raise BadData(f"a picture of {channel} has shape {picture.shape}, expected {size[0]} x {size[1]}")
             pictures.append(picture)
-        return cls(tuple(pictures), (len(pictures), 3, *size), chosen)
+        return cls(tuple(pictures), (len(pictures), *size, 3), chosen)
 
     def mirrored(self) -> Self:
         """Returns the pictures with left and right changed."""
@@ -45,9 +45,12 @@ class RigPictures(EncodedPixels):
 
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
-        memory = frame_memory((self.shape[0], *self.shape[2:], 3))
-        frames = coloured(memory.decoded(self.pictures), self.chosen, memory)
-        for frame, place in zip(frames, pixels, strict=True):
-            if self.flipped:
-                frame = np.asarray(cv2.flip(frame, 1, dst=memory.spare), np.uint8)
-            cv2.split(frame, list(place))
+        if self.chosen.changes_colours:
+            memory = frame_memory(self.shape)
+            write_coloured(memory.decoded(self.pictures), self.chosen, memory, pixels)
+        else:
+            for picture, place in zip(self.pictures, pixels, strict=True):
+                write_picture(picture, place)
+        if self.flipped:
+            for place in pixels:
+                cv2.flip(place, 1, dst=place)

@@ -1,6 +1,6 @@
 """One random change of a whole window: the same part, mirror, brightness and contrast for each of its frames."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import cv2
@@ -27,6 +27,11 @@ class Draw:
     brightness: float  # factors
     contrast: float
 
+    @property
+    def changes_pixels(self) -> bool:
+        """Whether any pixel may change its value."""
+        return (self.scale, self.flip, self.brightness, self.contrast) != (1.0, False, 1.0, 1.0)
+
 
 def draw(keys: AugmentationKeys, *seeds: int) -> Draw:
     """Returns what `seeds` draw, and nothing else decides."""
@@ -42,14 +47,14 @@ def draw(keys: AugmentationKeys, *seeds: int) -> Draw:
     )
 
 
-def changed(frames: Iterable[Frame], chosen: Draw, memory: FrameMemory) -> Iterator[Frame]:
-    """Yields a window's frames (H, W, 3) with the same done to each; one is valid until the next is asked for.
+def write_changed(frames: Iterable[Frame], chosen: Draw, memory: FrameMemory, places: Iterable[Frame]) -> None:
+    """Writes a window's frames (H, W, 3) to `places`, contiguous, with the same done to each.
 
     A frame of `frames` is read before the next is taken, and not written to.
     """
     if (chosen.brightness, chosen.contrast) == (1.0, 1.0):
-        for frame in frames:
-            yield _placed(frame, chosen, memory, memory.shown)
+        for frame, place in zip(frames, places, strict=True):
+            _placed(frame, chosen, memory, place)
         return
     total = 0.0
     for frame, place in zip(frames, memory.whole, strict=True):
@@ -57,9 +62,8 @@ def changed(frames: Iterable[Frame], chosen: Draw, memory: FrameMemory) -> Itera
     mean = total / memory.whole.size
     levels = (np.arange(256, dtype=np.float64) - mean) * chosen.contrast + mean
     table = np.clip(np.rint(levels * chosen.brightness), 0, 255).astype(np.uint8)
-    for place in memory.whole:
-        cv2.LUT(place, table, dst=memory.shown)
-        yield memory.shown
+    for frame, place in zip(memory.whole, places, strict=True):
+        cv2.LUT(frame, table, dst=place)
 
 
 def _placed(frame: Frame, chosen: Draw, memory: FrameMemory, place: Frame) -> Frame:

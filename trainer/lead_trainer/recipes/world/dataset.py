@@ -2,7 +2,7 @@
 
 A sample is a pure function of (index, epoch, config.seed) and the cache; several threads may call `load` at once.
 
-    images       (T, 3, H, W) uint8, RGB, decoded where a batch is
+    images       (T, H, W, 3) uint8, RGB, decoded where a batch is
     actions      (T-1, 4) float32: steering [-1, 1], throttle [0, 1], brake [0, 1], gear 0 | 1
     scene        text, the scene's name
     first_frame  int64, the number of the first picture in its scene

@@ -17,7 +17,7 @@ MOST_WINDOWS = 256  # that are averaged, at equal distances
 
 
 def mean_picture_facts(windows: Samples) -> Facts:
-    """Returns the mean over frames of the windows' `images` (T, 3, H, W), uint8; nothing where there is no window."""
+    """Returns the mean over frames of the windows' `images` (T, H, W, 3), uint8, as (3, H, W); none without windows."""
     count = len(windows)
     if not count:
         return {}
@@ -36,6 +36,7 @@ def mean_picture_of(facts: Facts, like: torch.Tensor) -> torch.Tensor | None:
 
 
 def _small(frames: npt.NDArray[np.uint8]) -> torch.Tensor:
-    mean = torch.from_numpy(frames.astype(np.float32)).mean(0, keepdim=True)
+    channels = np.ascontiguousarray(np.moveaxis(frames, -1, 1), np.float32)
+    mean = torch.from_numpy(channels).mean(0, keepdim=True)
     height, width = (min(side, SIDE) for side in mean.shape[-2:])
     return functional.interpolate(mean, (height, width), mode="area")[0]

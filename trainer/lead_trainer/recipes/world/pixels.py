@@ -7,8 +7,8 @@ from lead_trainer.contract.reports import Picture
 
 
 def signed(pixels: torch.Tensor) -> torch.Tensor:
-    """Returns uint8 pictures of any shape as float32 in [-1, 1]."""
-    return pixels.float().div_(127.5).sub_(1.0)
+    """Returns uint8 pictures (..., H, W, 3) as float32 (..., 3, H, W) in [-1, 1], contiguous."""
+    return pixels.movedim(-1, -3).contiguous().float().div_(127.5).sub_(1.0)
 
 
 def unit(pictures: torch.Tensor) -> torch.Tensor:

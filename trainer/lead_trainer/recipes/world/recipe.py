@@ -82,7 +82,7 @@ def optimizer(model: "torch.nn.Module", config: WorldConfig) -> "torch.optim.Opt
 
 
 def on_device(batch: Batch, config: WorldConfig) -> Batch:
-    """Returns the batch with its pictures in [-1, 1]."""
+    """Returns the batch with its pictures (B, T, 3, H, W) in [-1, 1]."""
     from lead_trainer.recipes.world.pixels import signed
 
     return {**batch, "images": signed(batch["images"])}

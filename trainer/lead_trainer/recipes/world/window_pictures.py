@@ -1,24 +1,23 @@
-"""Pictures of a window, which are decoded and changed frame by frame, and their channels separated into a batch."""
+"""Pictures of a window, which are decoded and changed frame by frame where a batch wants them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.frame_memory import frame_memory
-from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture
+from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture, write_picture
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.world.augment import Draw, changed
+from lead_trainer.recipes.world.augment import Draw, write_changed
 
 Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class WindowPictures(EncodedPixels):
-    """Pictures (T, 3, height, width), RGB."""
+    """Pictures (T, height, width, 3), RGB: a device separates channels in no time, a core not."""
 
     pictures: tuple[JpegPicture | Pixels, ...]
     shape: tuple[int, int, int, int]
@@ -31,11 +30,13 @@ class WindowPictures(EncodedPixels):
         for picture in pictures:
             if picture.shape != (*size, 3):
                 raise BadData(f"a picture of the cache has shape {picture.shape}, expected {size[0]} x {size[1]}")
-        return cls(pictures, (len(pictures), 3, *size), chosen)
+        return cls(pictures, (len(pictures), *size, 3), chosen)
 
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
-        memory = frame_memory((self.shape[0], *self.shape[2:], 3))
-        frames = memory.decoded(self.pictures)
-        for frame, place in zip(changed(frames, self.chosen, memory) if self.chosen else frames, pixels, strict=True):
-            cv2.split(frame, list(place))
+        if self.chosen is None or not self.chosen.changes_pixels:
+            for picture, place in zip(self.pictures, pixels, strict=True):
+                write_picture(picture, place)
+            return
+        memory = frame_memory(self.shape)
+        write_changed(memory.decoded(self.pictures), self.chosen, memory, pixels)
