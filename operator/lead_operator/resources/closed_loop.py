@@ -63,12 +63,14 @@ def _stages(reader: Reader, evaluates: Mapping[str, bool]) -> tuple[str, ...]:
     """Returns the stages named, by default all that train; raises SpecError. The API server refuses others too."""
     trained = [name for name, evaluating in evaluates.items() if not evaluating]
     named = reader.optional("stages", list)
-    if named == []:
+    if named is None:
+        return tuple(trained)
+    if not named:
         raise SpecError(
             f"{reader.owner}: {reader.path}.stages is empty; expected one stage that trains or more, of "
             f"{', '.join(trained)}; leave it out to drive the weights of all"
         )
-    for name in named or ():
+    for name in named:
         if named.count(name) > 1:
             raise SpecError(f"{reader.owner}: {reader.path}.stages names {name!r} twice; name each stage once")
         if name in trained:
@@ -80,4 +82,4 @@ def _stages(reader: Reader, evaluates: Mapping[str, bool]) -> tuple[str, ...]:
             f"{reader.owner}: {reader.path}.stages names {name!r}, which is {found}"
             f"{f'; did you mean {near}?' if near else ''}; stages that train are: {', '.join(trained)}"
         )
-    return tuple(trained if named is None else named)
+    return tuple(named)
