@@ -32,8 +32,10 @@ class Run(Handle[TrainingRunStatus]):
 
     @abstractmethod
     def scale(self, nodes: int) -> None:
-        """Changes the number of pods. `spec.nodes` is fixed after creation today, so this is rejected with the reason
-        and the remedy: a new TrainingRun whose `checkpoint.from` continues this one."""
+        """Changes the number of pods: the group commits a checkpoint, and one of the new size goes on from it.
+
+        A number that the recipe's batch cannot be divided by is reported in the condition ConfigChecked and not used.
+        """
 
     @abstractmethod
     def logs(self) -> Iterator[str]:

@@ -33,6 +33,7 @@ class Label:
     SEED = "lead.dev/seed"
     ATTEMPT = "lead.dev/attempt"
     RANK = "lead.dev/rank"
+    NODES = "lead.dev/nodes"
     EPOCH = "lead.dev/epoch"
     SHARED_CLAIM = "lead.dev/shared-claim"
     GENERATION = "lead.dev/generation"

@@ -65,6 +65,7 @@ class StartedAttempt(StrictModel):
     """An attempt that the operator has started, and what the run trains: fixed with its first attempt."""
 
     attempt: _Number
+    nodes: _Number = 0  # pods of its group; 0: recorded by an operator that knew one number for all attempts
     config_hash: _Name
     datasets: Annotated[list[DatasetSource], Field(max_length=64)]
 

@@ -44,6 +44,7 @@ class ToyConfig(TrainingKeys):
     samples: int = 48
     lr: float = 0.05
     dropout: float = 0.2
+    sample_norm: bool = False  # normalise each sample by itself: then a step does not depend on the ranks' shares
     poisoned_sample: int = -1  # its loss is not a number
     spoiled_input: bool = False  # the poisoned sample is so in its input, not in its label
     rows_in_memory: int = 0  # a larger micro-batch does not fit; 0: everything fits
@@ -84,12 +85,13 @@ class ToySamples(Samples):
 
 
 class ToyModel(torch.nn.Module):
-    """Linear, batch norm, dropout, linear."""
+    """Linear, a norm over the batch or over each sample, dropout, linear."""
 
-    def __init__(self, dropout: float) -> None:
+    def __init__(self, dropout: float, sample_norm: bool = False) -> None:
         super().__init__()
+        norm = torch.nn.LayerNorm(8) if sample_norm else torch.nn.BatchNorm1d(8)
         self.layers = torch.nn.Sequential(
-            torch.nn.Linear(FEATURES, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1)
+            torch.nn.Linear(FEATURES, 8), norm, torch.nn.Dropout(dropout), torch.nn.Linear(8, 1)
         )
 
         self.checkpoints = False
@@ -128,7 +130,7 @@ def summary(config: ToyConfig, means: Mapping[str, float]) -> Mapping[str, float
 
 
 def model(config: ToyConfig, facts: Facts) -> torch.nn.Module:
-    return ToyModel(config.dropout)
+    return ToyModel(config.dropout, config.sample_norm)
 
 
 def save_memory(model: torch.nn.Module) -> None:

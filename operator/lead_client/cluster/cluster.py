@@ -118,7 +118,7 @@ class ClusterRun(_InCluster, Run):
         self._api.patch_spec(self.plural, self.namespace, self.name, {"suspend": False})
 
     def scale(self, nodes: int) -> None:
-        """Sets `spec.nodes`, which the API server rejects today: see `Run.scale`."""
+        """Sets `spec.nodes`: see `Run.scale`."""
         self._api.patch_spec(self.plural, self.namespace, self.name, {"nodes": nodes})
 
     def logs(self) -> Iterator[str]:

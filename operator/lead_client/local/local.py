@@ -160,8 +160,8 @@ class LocalRun(Run):
 
     def scale(self, nodes: int) -> None:
         """Always raises NotSupported: the number of processes is fixed when a run is submitted."""
-        raise NotSupported(f"TrainingRun {self.name}: spec.nodes is fixed after creation; submit a run of another name "
-                           f"with nodes={nodes!r}")  # fmt: skip
+        raise NotSupported(f"TrainingRun {self.name}: a local run keeps its number of processes; submit one of another "
+                           f"name with nodes={nodes!r}")  # fmt: skip
 
     def logs(self) -> Iterator[str]:
         """Yields what each stage and seed has logged, in order, each line with its stage and seed."""

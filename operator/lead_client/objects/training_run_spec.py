@@ -386,7 +386,7 @@ class TrainingRunSpec(SpecPart):
     """
     nodes: int | None = None
     """
-    How many pods train together, each a node of the process group. Default: 1.
+    How many pods train together, each a node of the process group. May change while the run lives: the group commits a checkpoint and goes on with the new number. Default: 1.
     """
     procs_per_node: int | str | None = None
     """

@@ -19,6 +19,7 @@ from lead_protocol.exit_codes import SET_CLOCKS
 
 CHECKPOINT_MISSING = "CheckpointMissing"
 FINISHING = "Finishing"
+RESIZING, NODES_REFUSED = "Resizing", "NodesRefused"  # spec.nodes was changed: the group ends for it, or it cannot
 PODS_LOAD = "Loading"  # all pods run, and rank 0 has not reported a step yet
 _ASKS = {  # the status in which a condition asks something of people, whatever its reason
     Condition.ACCEPTED: "False",
@@ -34,7 +35,7 @@ _ORDINARY = {  # reasons of Ready=False that need no action, or that another con
     "ClaimTerminating", PODS_LOAD,
 }  # fmt: skip
 _PREFIXES = {Condition.CLOSED_LOOP: "ClosedLoop"}  # before the reason of an event: Failed alone would be the run
-_PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
+_PATIENT = {"SchedulingGated", "Publishing", RESIZING}  # they end by themselves
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def _asks(kind: Condition, status: str, reason: str) -> bool:
     if kind is Condition.CHECKPOINTED:
         return reason == CHECKPOINT_MISSING
     if kind is Condition.PROGRESSING:  # its other reasons are those of Ready, of the last failure or of the store
-        return reason == "ImplausibleReport"
+        return reason in ("ImplausibleReport", RESIZING)
+    if kind is Condition.CONFIG_CHECKED:  # what else it finds wrong ends the run
+        return reason == NODES_REFUSED
     return _ASKS.get(kind) == status
 
 

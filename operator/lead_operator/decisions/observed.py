@@ -48,6 +48,7 @@ class ObservedPod:
     message: str = ""  # termination message, at most 4096 bytes
     checkpoint_time: str = ""  # as last passed to the scheduler
     pulls: str = ""  # image, pull policy and secrets it was created with; empty where that is not known
+    nodes: int = 0  # pods of its group; 0: not a pod of a group, or one of an older operator
     epoch: int = 0  # of the weights that a closed-loop pod drives with
     container: str = ""  # of its init containers, which reason, exit code and message are of; empty: its main one
     node_ready: bool = True  # False: the node is gone or NotReady

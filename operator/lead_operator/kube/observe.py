@@ -80,6 +80,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         message=(ended.get("message") or status.get("message", ""))[:MAX_POD_MESSAGE],
         checkpoint_time=metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT, ""),
         pulls=metadata.get("annotations", {}).get(names.Annotation.PULLS, ""),
+        nodes=_number(labels.get(names.Label.NODES)),
         epoch=_number(labels.get(names.Label.EPOCH)),
         container=begins.get("name", ""),
         node_ready=health.ready,

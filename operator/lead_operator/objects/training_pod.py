@@ -179,6 +179,7 @@ def _labels(run: TrainingRun, instance: StageInstance, attempt: int, rank: int) 
         names.Label.SEED: str(seed),
         names.Label.ATTEMPT: str(attempt),
         names.Label.RANK: str(rank),
+        names.Label.NODES: str(run.nodes),
     }
     if run.scheduling.queue:
         labels[names.Label.QUEUE_NAME] = run.scheduling.queue

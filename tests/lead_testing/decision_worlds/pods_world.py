@@ -107,10 +107,12 @@ class PodsWorld:
         self._uids += 1
         return f"uid-{self._uids}"
 
-    def _add_pod(self, name: str, rank: int, node: str, *, role: str, stage: str, seed: int, attempt: int) -> None:
+    def _add_pod(
+        self, name: str, rank: int, node: str, *, role: str, stage: str, seed: int, attempt: int, nodes: int = 0
+    ) -> None:
         self.pods[name] = ObservedPod(
             name=name, uid=self._new_uid(), role=role, stage=stage, seed=seed, attempt=attempt, rank=rank,
-            phase="Pending", node=node, created_at=self.now,
+            phase="Pending", node=node, created_at=self.now, nodes=nodes,
         )  # fmt: skip
 
 

@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from lead_operator.decisions.observed import ObservedCheckpoint, ObservedClaim, ObservedInstance, ObservedRun
+from lead_operator.decisions.observed import (
+    ObservedCheckpoint,
+    ObservedClaim,
+    ObservedInstance,
+    ObservedPod,
+    ObservedRun,
+)
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.decisions.training_run.pod_group import RETURNS_S
@@ -16,14 +22,16 @@ from lead_operator.decisions.training_run.reported_counters import find_contradi
 from lead_operator.objects.service_and_claims import claim_name
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import parse_training_run
-from lead_protocol.job import TrainJob, parse_job
+from lead_protocol.check_record import CheckRecord
+from lead_protocol.job import CheckJob, TrainJob, parse_job
 from lead_protocol.object_keys import ControlKeys
 from lead_protocol.progress_record import ProgressRecord
-from lead_protocol.run_records import RestartRecord, RunEnd, parse_restart_record, parse_run_end
+from lead_protocol.run_records import RestartRecord, RunEnd, parse_restart_record, parse_run_end, parse_started
 from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld, difference
 from lead_testing.makers import SETTINGS, a_ready_cache, a_run_body
 
 STEPS_PER_EPOCH = 10
+REFUSED_NODES = 3
 STAGES = [
     {"name": "pretrain", "epochs": 2},
     {"name": "posttrain", "epochs": 2, "initFrom": {"stage": "pretrain"}, "seeds": [0, 1]},
@@ -32,6 +40,10 @@ EXIT_CODES = [1, 75, 79, 80, 81, 82, 137]
 NODES = ["node-0", "node-1", "node-2"]
 WAITS: dict[str, Any] = {"waiting_reason": "Unschedulable", "waiting_message": "3 had volume node affinity conflict"}
 PLACED: dict[str, Any] = {"waiting_reason": "", "waiting_message": ""}
+
+
+def key_of(one: ObservedPod | TrainJob) -> tuple[str, int, int]:
+    return one.stage, one.seed, one.attempt
 
 
 @dataclass
@@ -62,16 +74,21 @@ class RunWorld(PodsWorld):
         self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
         self.keys = ControlKeys("team-a", self.run.identity.uid)
         self.records: dict[str, bytes] = {}  # what the operator has written to the bucket
+        self.checks: dict[str, ObservedPod] = {}  # pods that judge the configuration
         self.forged = False  # somebody wrote an end into the status
         self.miscounted = False  # or other restarts and ends than there were
 
     def suspend(self, value: bool) -> None:
         self.run = replace(self.run, suspend=value)
 
+    def resize(self, nodes: int) -> None:
+        self.run = replace(self.run, nodes=nodes)
+
     def observe(self) -> ObservedRun:
         observed = ObservedRun(
             now=self.now,
             pods=self.observed_pods(),
+            checks=tuple(self.checks.values()),
             service_exists=self.service,
             claims=tuple(self.claims.values()),
             nodes_away=dict(self.lost_nodes),
@@ -102,14 +119,48 @@ class RunWorld(PodsWorld):
                 f"m{held.committed}", prefix, held.committed, held.committed // STEPS_PER_EPOCH, 1, 10, ""
             )
         newest = max(held.records, default=0)
-        prefix = self.keys.attempts_prefix(stage, seed)
-        recorded = max((int(key[len(prefix) : -5]) for key in self.records if key.startswith(prefix)), default=0)
+        recorded = self.recorded_attempt(stage, seed)
+        started = self.records.get(self.keys.attempt(stage, seed, recorded))
         return ObservedInstance(
             stage, seed, held.records.get(newest), checkpoint,
             highest_attempt=max([recorded, *(number for number in held.fences if number <= recorded + 1)]),
             recorded_attempt=recorded, fence=max(held.fences, default=0),
+            started=parse_started(started) if started is not None else None,
             done=self.keys.done(stage, seed) in self.records,
         )  # fmt: skip
+
+    def recorded_attempt(self, stage: str, seed: int) -> int:
+        prefix = self.keys.attempts_prefix(stage, seed)
+        return max((int(key[len(prefix) : -5]) for key in self.records if key.startswith(prefix)), default=0)
+
+    def apply(self, plan: Plan, stop_after: int | None = None) -> None:
+        """Carries out a plan, and its tries, which an operator that dies does not reach."""
+        super().apply(plan, stop_after)
+        for body in plan.tries if stop_after is None else ():
+            name, job = body["metadata"]["name"], parse_job(body["metadata"]["annotations"]["lead.dev/job"])
+            assert isinstance(job, CheckJob)
+            self.checks.setdefault(
+                name,
+                ObservedPod(
+                    name=name, uid=self._new_uid(), role="check", stage="", seed=0, attempt=0, rank=0,
+                    phase="Pending", created_at=self.now, nodes=job.nodes,
+                ),
+            )  # fmt: skip
+
+    def answer_checks(self) -> None:
+        """Lets every check pod end: the recipe's batch cannot be divided by `REFUSED_NODES`."""
+        for name, pod in self.checks.items():
+            if not pod.terminal:
+                record = CheckRecord(accepted=pod.nodes != REFUSED_NODES, message="batch_size: found 4")
+                phase, code = ("Succeeded", 0) if record.accepted else ("Failed", 64)
+                said = record.model_dump_json()
+                self.checks[name] = replace(pod, phase=phase, exit_code=code, started_at=self.now, message=said)
+
+    def delete(self, name: str, uid: str, grace_s: int | None) -> None:
+        """Deletes a pod, one that checks at once."""
+        if name in self.checks:
+            del self.checks[name]
+        super().delete(name, uid, grace_s)
 
     def _write_record(self, record: RunRecord) -> None:
         self.records.setdefault(record.key, record.data)
@@ -132,10 +183,14 @@ class RunWorld(PodsWorld):
         assert all(p.attempt == job.attempt for p in same) and len(groups) <= self.run.parallelism, (
             f"{name} was made while {[p.name for p in others]} may still write"
         )
-        rank = int(body["metadata"]["labels"]["lead.dev/rank"])
+        rank, nodes = (int(body["metadata"]["labels"][f"lead.dev/{key}"]) for key in ("rank", "nodes"))
+        group = {p.nodes for p in self.pods.values() if key_of(p) == key_of(job)}
+        assert nodes == job.nodes > rank and nodes != REFUSED_NODES, f"{name} is of a group that the recipe refuses"
+        assert group <= {nodes}, f"{name} is one of {nodes} pods, the others of its attempt of {group}"
         claim = self.claims[claim_name(self.run, rank)]
         assert not claim.deleting, f"{name} was made with a claim that is going"
-        self._add_pod(name, rank, "", role="train", stage=job.stage, seed=job.seed, attempt=job.attempt)
+        self._add_pod(name, rank, "", role="train", stage=job.stage, seed=job.seed, attempt=job.attempt,
+                      nodes=nodes)  # fmt: skip
         self.place(name)
 
     def _delete_claim(self, name: str, uid: str) -> None:
@@ -202,7 +257,7 @@ class RunWorld(PodsWorld):
             group = [
                 p for p in self.pods.values() if (p.stage, p.seed, p.attempt) == (pod.stage, pod.seed, pod.attempt)
             ]
-            if len(group) < self.run.nodes or any(p.phase != "Running" for p in group) or not self.store_up:
+            if len(group) < pod.nodes or any(p.phase != "Running" for p in group) or not self.store_up:
                 continue
             held = self.instances[(pod.stage, pod.seed)]
             total = held.epochs * STEPS_PER_EPOCH
@@ -362,6 +417,18 @@ class RunMachine(PodsMachine):
     def suspend_or_resume(self) -> None:
         self.world.suspend(not self.world.run.suspend)
 
+    @rule(nodes=st.integers(1, REFUSED_NODES))
+    def somebody_changes_the_number_of_nodes(self, nodes: int) -> None:
+        """Once every attempt that the status holds is recorded: until then nobody knows how many pods it has."""
+        held = self.world.status.get("stages", [])
+        recorded = [e["attempt"] <= self.world.recorded_attempt(e["name"], e["seed"]) for e in held]
+        if any(e["attempt"] for e in held) and all(recorded):
+            self.world.resize(nodes)
+
+    @rule()
+    def the_checks_answer(self) -> None:
+        self.world.answer_checks()
+
     @rule()
     def the_status_is_erased(self) -> None:
         if self.ended and self.world.recorded_end() is None:
@@ -439,6 +506,7 @@ class RunMachine(PodsMachine):
             world.lost_nodes.pop(node, None)
         for _ in range(120):
             self.observe(None)
+            world.answer_checks()
             world.restart_nodes_that_hold_claims()
             world.finish_deletions()
             self.all_pods_start()

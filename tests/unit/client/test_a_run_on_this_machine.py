@@ -175,7 +175,7 @@ def test_names_and_manifests_that_cannot_be_are_rejected(local: Local) -> None:
     assert run.status().phase == "Suspended" and local.cache("points").wait().phase == "Ready"
     with pytest.raises(AlreadyExists, match="exists with another manifest"):
         local.submit(a_run(nodes=2))
-    with pytest.raises(NotSupported, match=r"spec.nodes is fixed after creation"):
+    with pytest.raises(NotSupported, match=r"a local run keeps its number of processes"):
         run.scale(3)
     with pytest.raises(NoCheckpoint, match="no checkpoint yet"):
         run.checkpoint()

@@ -6,6 +6,8 @@ The answer belongs to one configuration, group size and image, which `check_key`
 the message of the condition ConfigChecked, so that neither a restarted operator nor a changed status asks twice. A pod
 that does not answer holds nothing up; its time counts from the start of its container. What only a condition reports
 ends no run; a check pod's record does.
+The same pod is asked when spec.nodes changes while a run lives, before anything stops: what the recipe refuses then is
+reported and not used.
 """
 
 import hashlib
@@ -13,7 +15,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
-from lead_operator.decisions.conditions import Finding
+from lead_operator.decisions.conditions import NODES_REFUSED, Finding
 from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE
 from lead_operator.decisions.formatting import seconds_since, shorten
 from lead_operator.decisions.observed import ObservedPod
@@ -43,18 +45,33 @@ def check_key(view: RunView) -> str:
 
 def refused_config(view: RunView) -> Finding | None:
     """Returns why the run ends before it begins: its recipe has refused its configuration."""
-    found = _answer(view) if _unstarted(view) else None
+    found = _answer(view) if _unstarted(view) and not view.asks_for_other_nodes else None
     return found if found is not None and found.holds is False else None
 
 
 def config_checked(view: RunView) -> Finding | None:
     """Returns the condition ConfigChecked; None where nobody was asked, or there is no answer yet."""
-    recorded = view.observed.status.condition(Condition.CONFIG_CHECKED)
-    if recorded is not None and (not _unstarted(view) or _is_of(view, recorded)):
-        holds = {"True": True, "Unknown": None}.get(recorded.status)
-        if holds or recorded.status == "Unknown":
+    recorded, asked = view.observed.status.condition(Condition.CONFIG_CHECKED), _is_asked(view)
+    if recorded is not None and (not asked or _is_of(view, recorded)):
+        holds = {"True": True, "False": False}.get(recorded.status)
+        if holds is not False or (asked and recorded.reason == NODES_REFUSED):
             return Finding(Condition.CONFIG_CHECKED, holds, recorded.reason, recorded.message)
-    return _answer(view) if _unstarted(view) else None
+    return _answer(view) if asked else None
+
+
+def next_nodes(view: RunView) -> int | None:
+    """Returns the pods of the next attempt: those of spec.nodes, or of the last one where spec.nodes cannot be used.
+
+    The batch of all ranks stays, so the number of processes has to divide it. None: the recipe has not answered yet.
+    """
+    if not view.asks_for_other_nodes:
+        return view.run.nodes
+    if view.nodes_beyond_policy:
+        return view.held_nodes
+    found = config_checked(view)
+    if found is None:
+        return None
+    return view.held_nodes if found.holds is False else view.run.nodes
 
 
 def with_config_check(view: RunView, step: Step) -> Step:
@@ -65,7 +82,7 @@ def with_config_check(view: RunView, step: Step) -> Step:
     found, live = config_checked(view), tuple(pod for pod in view.observed.checks if not pod.terminal)
     needed = mine if waited_s is not None and found is None else None
     idle = tuple(pod for pod in live if needed is None or pod.uid != needed.uid)
-    answered = answered_checks(view.run, view.observed, outlived=not _unstarted(view))
+    answered = answered_checks(view.run, view.observed, outlived=not _is_asked(view))
     deletes = once_each(*step.deletes, *answered, *retire_pods(idle, view.run, view.observed))
     step = replace(step, deletes=deletes)
     if waited_s is None or found is not None or view.profile is None:
@@ -82,7 +99,9 @@ def with_config_check(view: RunView, step: Step) -> Step:
 
 
 def _waited_s(view: RunView, step: Step) -> float | None:
-    """Seconds for which a run that has trained nothing waits for others; None where it does not."""
+    """Seconds for which a run that has trained nothing waits for others; None where it need not be checked."""
+    if view.asks_for_other_nodes:
+        return CHECK_AFTER_S if _is_asked(view) else None
     if not _unstarted(view) or view.run.suspend or view.refused_by_policy or step.phase not in _BEFORE_THE_START:
         return None
     if step.blocked and step.reason == view.datasets.finding.reason:
@@ -101,6 +120,11 @@ def _unstarted(view: RunView) -> bool:
     return not begun and all(pod.phase == "Pending" and pod.started_at is None for pod in view.observed.pods)
 
 
+def _is_asked(view: RunView) -> bool:
+    """Whether an answer is of use: nothing was spent yet, or the group is to have another size."""
+    return not view.nodes_beyond_policy if view.asks_for_other_nodes else _unstarted(view)
+
+
 def _own_pod(view: RunView) -> ObservedPod | None:
     name = check_pod_name(view.run.identity.name, check_key(view))
     return next((pod for pod in view.observed.checks if pod.name == name), None)
@@ -114,6 +138,9 @@ def _answer(view: RunView) -> Finding | None:
     if record is not None and record.accepted and pod.exit_code == ExitCode.DONE:
         text = f"recipe {view.run.recipe} accepts the configuration"
         return Finding(Condition.CONFIG_CHECKED, True, "Accepted", f"{text} {_mark(view)}")
+    if record is not None and not record.accepted and pod.exit_code and view.asks_for_other_nodes:
+        text = f"{shorten(record.message, MAX_MESSAGE)}; the run goes on with {view.held_nodes}; correct spec.nodes"
+        return Finding(Condition.CONFIG_CHECKED, False, NODES_REFUSED, f"{text} {_mark(view)}")
     if record is not None and not record.accepted and pod.exit_code:
         reason = "NoSuchRecipe" if pod.exit_code == ExitCode.NO_SUCH_RECIPE else "BadConfig"
         text = f"{shorten(record.message, MAX_MESSAGE)}{CORRECT_AND_CREATE}"

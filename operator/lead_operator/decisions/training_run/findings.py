@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from lead_operator.decisions.conditions import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Finding, storage_available
+from lead_operator.decisions.conditions import (
+    CHECKPOINT_MISSING,
+    FINISHING,
+    PODS_LOAD,
+    RESIZING,
+    Finding,
+    storage_available,
+)
 from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, SPEC_REASONS
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.policy_check import NOT_ALLOWED
@@ -137,7 +144,7 @@ def _degraded_pods(view: RunView, state: InstanceState, record: ProgressRecord) 
         + (f" on node {seen[number].node}" if number in seen else "")
         + f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
         for number, ranks in by_pod.items()
-        if number < view.run.nodes
+        if number < state.nodes
     ]
 
 
@@ -154,7 +161,9 @@ def _accepted(view: RunView, step: Step) -> Finding:
         text = "spec.config or a stage's config was changed after the start; set the old values again, or create a run"
         return Finding(Condition.ACCEPTED, False, "ConfigChanged", text)
     text = "the spec is valid; its recipe keys are checked by the pods"
-    if beyond := view.beyond_policy:
+    if refused := view.nodes_beyond_policy:
+        text = f"{text}; the run goes on with {view.held_nodes} pods: {refused}"
+    elif beyond := view.beyond_policy:
         text = f"{text}; it goes on, but would be refused as a new run: {beyond}"
     return Finding(Condition.ACCEPTED, True, "Valid", text)
 
@@ -168,7 +177,7 @@ def _ready(view: RunView, step: Step) -> Finding:
 def _ranks_run(view: RunView, step: Step) -> Finding:
     states = [step.states[i] for i in view.positions]
     pods = [pod for state in states for pod in state.attempt_pods]
-    wanted = view.run.nodes * len(states)
+    wanted = sum(state.nodes for state in states)
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
     idle = [i for i in view.positions if step.phase_of(i) is not RunPhase.RUNNING]
     if ready == wanted and all(state.active for state in states):
@@ -215,7 +224,7 @@ def _why_no_attempt(view: RunView, step: Step) -> str:
         return f"{failed}; the next one waits: {step.reason}"
     if step.phase is RunPhase.RECOVERING:
         return f"{failed}; the next one is about to start"
-    if step.reason == OLD_PODS:
+    if step.reason in (OLD_PODS, RESIZING):
         pod = view.awaited(view.live_pods)[0]
         return f"the next attempt begins when pod {pod.name} is gone, or {STAYS_S:.0f} s after its grace period"
     return f"no pods exist yet: {step.reason}"
@@ -263,6 +272,11 @@ def _progressing(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.RECOVERING and failure is not None:
         text = f"attempt {failure.attempt} failed: {failure.message or failure.reason}"
         return Finding(Condition.PROGRESSING, False, reason, f"{text}; {_where_it_goes_on(view)}")
+    if reason == RESIZING:
+        text = (
+            f"{view.held_nodes} pods commit a checkpoint and stop; {view.run.nodes} go on from it, as spec.nodes wants"
+        )
+        return Finding(Condition.PROGRESSING, False, reason, text)
     return Finding(Condition.PROGRESSING, False, reason, _NO_STEPS.get(step.phase, "no attempt trains yet"))
 
 
@@ -327,6 +341,6 @@ def _suspended(view: RunView, step: Step) -> Finding:
         but = f" but {view.pod_that_stays.name}, which does not stop" if view.pod_that_stays else ""
         text = f"no pods run{but}; set spec.suspend to false to continue from the newest checkpoint"
         return Finding(Condition.SUSPENDED, True, "Suspended", text)
-    if step.phase is RunPhase.CHECKPOINTING:
+    if step.phase is RunPhase.CHECKPOINTING and step.reason != RESIZING:
         return Finding(Condition.SUSPENDED, False, SUSPEND_REQUESTED, "the pods commit a checkpoint and stop")
     return Finding(Condition.SUSPENDED, False, "NotAsked", "spec.suspend is false")

@@ -108,7 +108,7 @@ def hang_in_s(view: RunView) -> float | None:
     """Returns in how many seconds a group that runs counts as hung if it does not advance; None: unknown."""
     pods = view.current.attempt_pods
     running = [pod for pod in pods if pod.phase == "Running"]
-    up = len(pods) == view.run.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
+    up = len(pods) == view.current.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
     readable = view.observed.status.condition(Condition.STORAGE_AVAILABLE)
     if not running or not up or view.unreadable or readable is None or readable.status != "True":
         return None  # right after a store outage, the report may still be an old one
@@ -173,7 +173,7 @@ def _absent(view: RunView) -> dict[int, str]:
     state, stage = view.current, view.current.instance.stage.name
     ran = {pod.rank for pod in state.attempt_pods if pod.phase != "Pending"}
     run, seed = view.run.identity.name, state.instance.seed
-    ranks = [rank for rank in range(view.run.nodes) if rank not in ran]
+    ranks = [rank for rank in range(state.nodes) if rank not in ran]
     return {rank: names.training_pod_name(run, stage, seed, state.attempt, rank) for rank in ranks}
 
 

@@ -12,7 +12,7 @@ is claimed in status first (compare-and-swap), then its pods are made; an attemp
 from dataclasses import replace
 from datetime import timedelta
 
-from lead_operator.decisions.conditions import FINISHING, PODS_LOAD
+from lead_operator.decisions.conditions import FINISHING, PODS_LOAD, RESIZING
 from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result, with_failure
 from lead_operator.decisions.formatting import format_time, seconds_since
@@ -22,7 +22,7 @@ from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.remedies import OBJECTS_REFUSED, STORE_DENIED, correct_pods_access
 from lead_operator.decisions.training_run.closed_loop import decide_closed_loop
 from lead_operator.decisions.training_run.closed_loop_report import closed_loop_events, report_closed_loop
-from lead_operator.decisions.training_run.config_check import refused_config, with_config_check
+from lead_operator.decisions.training_run.config_check import next_nodes, refused_config, with_config_check
 from lead_operator.decisions.training_run.end import after_end, is_over, restored_events
 from lead_operator.decisions.training_run.health import (
     OLD_PODS,
@@ -140,6 +140,8 @@ def _step_all(view: RunView) -> Step:
 
 
 def _watch(view: RunView) -> Step:
+    if not view.current.nodes_known and view.current.bucket is not None and (nodes := next_nodes(view)) is not None:
+        view = replace(view, states=view.states_with(replace(view.current, nodes=nodes, nodes_known=True)))
     now, pods = view.observed.now, view.current.attempt_pods
     failure = find_failure(view)
     if failure is not None and view.observed.accounts_unknown:
@@ -147,8 +149,10 @@ def _watch(view: RunView) -> Step:
     if failure is not None:
         wait_s = root_cause_wait_s(failure, view)
         return _going_on(view).wake(wait_s) if wait_s > 0 else _account(view, failure)
-    if len(pods) == view.run.nodes and all(p.phase == "Succeeded" for p in pods):
+    if len(pods) == view.current.nodes and all(p.phase == "Succeeded" for p in pods):
         return _await_final_checkpoint(view)
+    if _is_to_be_resized(view):
+        return _resize(view)
     if late := explain_pending_too_long(view):
         return _fail(view, "PendingDeadlineExceeded", late)
     if (hang := find_hang(view)) is not None:
@@ -172,7 +176,7 @@ def _going_on(view: RunView) -> Step:
     state, run = view.current, view.run
     orphans = tuple(p for p in view.blocking_pods if p not in state.attempt_pods)
     fields = view.progress.fields
-    up = len(state.attempt_pods) == run.nodes and all(p.ready or p.phase == "Succeeded" for p in state.attempt_pods)
+    up = len(state.attempt_pods) == state.nodes and all(p.ready or p.phase == "Succeeded" for p in state.attempt_pods)
     training = fields.attempt == state.attempt and fields.phase not in ("", *LOADING)
     if up and training:
         phase, reason = RunPhase.RUNNING, fields.phase
@@ -210,8 +214,11 @@ def _next_pass_s(view: RunView, phase: RunPhase) -> float:
 
 def _begin(view: RunView) -> Step:
     """Stops what is left of earlier attempts, waits for what is missing, then claims the next attempt."""
+    nodes = next_nodes(view)
     if view.awaited(view.blocking_pods):
         waiting = view.step(_restart_phase(view), _restart_reason(view, OLD_PODS))
+        if view.current.attempt and not view.current.recovering and nodes not in (None, view.current.nodes):
+            waiting = view.step(RunPhase.CHECKPOINTING, RESIZING)
         deletes = retire_pods(view.blocking_pods, view.run, view.observed)
         return replace(waiting, deletes=deletes, requeue_after_s=next_pass_s(view))
     if (blocked := _blocked(view)) is not None:
@@ -225,7 +232,10 @@ def _begin(view: RunView) -> Step:
         if left_s > 0:
             waiting = view.step(RunPhase.RECOVERING, backoff.reason)
             return replace(waiting, requeue_after_s=left_s)
-    return _claim(view)
+    if nodes is None:
+        waiting = view.step(_restart_phase(view), "CheckingNodes")
+        return replace(waiting, blocked=True, requeue_after_s=view.settings.progress_s)
+    return _claim(view, nodes)
 
 
 def _explain_lost_checkpoint(step: int) -> str:
@@ -236,13 +246,15 @@ def _explain_lost_checkpoint(step: int) -> str:
     )
 
 
-def _claim(view: RunView) -> Step:
+def _claim(view: RunView, nodes: int) -> Step:
     state, now = view.current, format_time(view.observed.now)
     claimed = replace(
         state,
         attempt=state.attempt + 1,
         ended=state.attempt,
         created=False,
+        nodes=nodes,
+        nodes_known=True,
         attempt_time=state.attempt_time if waits_since_earlier(state) else now,
         start_time=state.start_time or now,
     )
@@ -315,6 +327,17 @@ def _account(view: RunView, failure: Failure) -> Step:
         return _fail(counted, decision.give_up, f"{decision.message}{_store_remedy(view, decision.give_up)}")
     step = _begin(counted)
     return replace(step, claim=step.claim or bool(step.deletes))  # before its pods go: that is no second failure
+
+
+def _is_to_be_resized(view: RunView) -> bool:
+    state = view.current
+    return state.nodes_known and not state.final_committed and next_nodes(view) not in (None, state.nodes)
+
+
+def _resize(view: RunView) -> Step:
+    """Ends the attempt, whose pods commit a checkpoint; no failure, and the next one has as many pods as it should."""
+    step = _begin(replace(view, states=view.states_with(replace(view.current, ended=view.current.attempt))))
+    return replace(step, claim=step.claim or bool(step.deletes))  # before its pods go: that is no failure either
 
 
 def _store_remedy(view: RunView, reason: str) -> str:

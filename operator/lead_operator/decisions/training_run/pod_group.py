@@ -94,14 +94,14 @@ def build_group_objects(view: RunView, state: InstanceState) -> tuple[JsonObject
     if not observed.service_exists:
         objects.append(build_rank_service(run))
     if run.session_cache.medium == "PersistentVolume":
-        missing = [build_session_cache_claim(run, rank) for rank in range(run.nodes)]
+        missing = [build_session_cache_claim(run, rank) for rank in range(state.nodes)]
         held = {claim.name for claim in observed.claims}
         objects += [claim for claim in missing if claim["metadata"]["name"] not in held]
     seen = {p.rank for p in state.attempt_pods} | terminating_claims(view).keys()
-    if not state.created and view.profile is not None and view.datasets.sources:
+    if not state.created and state.nodes_known and view.profile is not None and view.datasets.sources:
         objects += [
             build_training_pod(
-                run,
+                replace(run, nodes=state.nodes),
                 state.instance,
                 attempt=state.attempt,
                 rank=rank,
@@ -109,7 +109,7 @@ def build_group_objects(view: RunView, state: InstanceState) -> tuple[JsonObject
                 profile=view.profile,
                 settings=view.settings,
             )
-            for rank in range(run.nodes)
+            for rank in range(state.nodes)
             if rank not in seen
         ]
     return tuple(objects)
@@ -120,10 +120,9 @@ def cache_nodes(view: RunView) -> tuple[str, ...]:
     if not _owns_claims(view.run):
         return ()
     before = view.observed.status.cache_nodes
-    nodes = [*before, *[""] * view.run.nodes][: view.run.nodes]
-    now = view.observed.now
+    nodes, now = [*before, *[""] * (_ranks(view) - len(before))], view.observed.now
     for pod in sorted(view.observed.pods, key=lambda pod: pod.created_at or now):
-        if pod.node and pod.rank < view.run.nodes:
+        if pod.node and pod.rank < len(nodes):
             nodes[pod.rank] = pod.node
     return tuple(nodes) if any(nodes) else ()
 
@@ -148,7 +147,7 @@ def terminating_claims(view: RunView) -> dict[int, str]:
     if view.run.session_cache.medium != "PersistentVolume":
         return {}
     going = {claim.name for claim in view.observed.claims if claim.deleting}
-    names = {rank: claim_name(view.run, rank) for rank in range(view.run.nodes)}
+    names = {rank: claim_name(view.run, rank) for rank in range(_ranks(view))}
     return {rank: name for rank, name in names.items() if name in going}
 
 
@@ -180,6 +179,11 @@ def waits_for_its_volume(run: TrainingRun, pod: ObservedPod) -> bool:
     """Returns whether a pod finds no place because its session cache lies on a node that cannot take it."""
     message = pod.waiting_message.lower().replace("volume's", "volume")
     return run.session_cache.medium == "PersistentVolume" and "volume node affinity" in message
+
+
+def _ranks(view: RunView) -> int:
+    """How many ranks may hold a claim: those of the widest group, of the last attempt of an instance or the next."""
+    return max(view.run.nodes, *(state.nodes for state in view.states))
 
 
 def _owns_claims(run: TrainingRun) -> bool:

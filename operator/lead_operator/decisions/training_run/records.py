@@ -29,7 +29,7 @@ def run_records(view: RunView, step: Step, status: TrainingRunStatus) -> tuple[R
     """Returns what a step counts and decides for good, as control records; none where it cannot be read."""
     if view.unreadable:
         return ()
-    records = [*_started(view), *_done(view)]
+    records = [*_started(view, step), *_done(view)]
     if step.restarts != view.restarts or _owes_restarts(view):
         records.append(_restarts(view.run, step.restarts, step.states))
     if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED) and view.observed.ended is None:
@@ -85,14 +85,20 @@ def _with_condition(status: TrainingRunStatus, condition: ConditionStatus) -> Tr
     )
 
 
-def _started(view: RunView) -> Iterator[RunRecord]:
+def _started(view: RunView, step: Step) -> Iterator[RunRecord]:
     """The attempts in status; each once it is reported, so that a failed write uses up no number."""
-    for state in view.states:
-        if state.bucket is not None and state.attempt > state.bucket.recorded_attempt:
+    for state, decided in zip(view.states, step.states, strict=True):
+        known = decided.attempt > state.attempt or decided.nodes_known
+        if state.bucket is not None and known and state.attempt > state.bucket.recorded_attempt:
             stage, seed = state.instance.stage.name, state.instance.seed
             key = _keys(view.run).attempt(stage, seed, state.attempt)
             sources = [*view.datasets.sources.values()]
-            record = StartedAttempt(attempt=state.attempt, config_hash=view.started_hash, datasets=sources)
+            record = StartedAttempt(
+                attempt=state.attempt,
+                nodes=decided.nodes if decided.attempt == state.attempt else state.nodes,
+                config_hash=view.started_hash,
+                datasets=sources,
+            )
             yield RunRecord(key, record.model_dump_json().encode())
 
 

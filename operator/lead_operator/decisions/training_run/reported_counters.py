@@ -84,8 +84,9 @@ def _of_ends(run: TrainingRun, observed: ObservedRun, entry: InstanceStatus) -> 
     if not _is_one_failure(reported, recorded) or ended < recorded.failed_attempt:
         return f"{_ends(reported, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
     if ended == attempt > recorded.failed_attempt and not _was_suspended(run, observed):
+        # One of a group that spec.nodes does not want any more has ended, and its deletion may be to come.
         alive = [p.name for p in observed.pods if (p.stage, p.seed, p.attempt) == (name, seed, attempt)
-                 and not p.terminal and not p.deleting]  # fmt: skip
+                 and not p.terminal and not p.deleting and p.nodes in (0, run.nodes)]  # fmt: skip
         return f"that attempt {attempt} of {which} has ended, but pod {alive[0]} is there" if alive else ""
     return ""
 

@@ -36,6 +36,8 @@ class InstanceState:
     attempt: int  # newest claimed
     ended: int  # newest that is over and accounted for
     created: bool  # all pods of the newest attempt were seen
+    nodes: int  # pods of the newest attempt, whatever spec.nodes is by now; before the first, those that the spec wants
+    nodes_known: bool  # False: it is claimed and nothing is seen of it; `nodes` is that of an attempt before, if any
     attempt_time: str | None
     backoff: Backoff  # its newest ends in a row
     start_time: str | None
@@ -56,6 +58,11 @@ class InstanceState:
     def active(self) -> bool:
         """Whether an attempt is claimed that has not ended yet."""
         return self.attempt > self.ended
+
+    @property
+    def nodes_unknown(self) -> bool:
+        """Whether nothing is seen of its only attempt, not even how many pods it has."""
+        return not self.nodes_known and (self.bucket is None or self.bucket.started is None)
 
     @property
     def recovering(self) -> bool:
@@ -143,14 +150,17 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> 
     if bucket is not None and bucket.highest_attempt > attempt:
         # It has written to the bucket, and nothing of it is left here: it is over.
         attempt = ended = bucket.highest_attempt
-    seen = {p.rank for p in pods if p.attempt == attempt}
-    created = (held.created and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
+    group = tuple(pod for pod in pods if pod.attempt == attempt)
+    nodes, nodes_known = _nodes(run, attempt, group, bucket)
+    created = (held.created and attempt == claimed) or (attempt > 0 and len({p.rank for p in group}) >= nodes)
     state = InstanceState(
         instance=instance,
         result="Succeeded" if entry.phase == "Succeeded" else "",
         attempt=attempt,
         ended=ended,
         created=created,
+        nodes=nodes,
+        nodes_known=nodes_known,
         attempt_time=held.attempt_time,
         backoff=backoff,
         start_time=entry.start_time,
@@ -163,6 +173,20 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> 
         bucket=bucket,
     )
     return _with_result(state, observed)
+
+
+def _nodes(
+    run: TrainingRun, attempt: int, group: tuple[ObservedPod, ...], bucket: ObservedInstance | None
+) -> tuple[int, bool]:
+    """How many pods an attempt has: as they themselves have it, else as the operator recorded it; and if that is known.
+
+    Of pods that do not agree, those count that the spec does not want: they are no group, and are replaced.
+    """
+    if group:
+        return max({pod.nodes for pod in group if pod.nodes} - {run.nodes}, default=run.nodes), True
+    started = bucket.started if bucket is not None else None
+    nodes = started.nodes or run.nodes if started is not None else run.nodes
+    return nodes, attempt == 0 or (started is not None and started.attempt >= attempt)
 
 
 def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:

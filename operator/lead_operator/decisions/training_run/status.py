@@ -42,7 +42,7 @@ def build_run_status(view: RunView, step: Step) -> TrainingRunStatus:
     finished = step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
     stages = tuple(_instance_entry(view, step, i) for i in range(len(step.states)))
     session_cache = session_cache_counters(view.progress.record, view.observed.status.session_cache)
-    pods = _pods(view, group)
+    pods = _pods(view, step.states, group)
     return TrainingRunStatus(
         observed_generation=generation,
         phase=step.phase.value,
@@ -144,7 +144,7 @@ def _datasets(view: RunView, step: Step) -> tuple[DatasetStatus, ...]:
     return tuple(DatasetStatus(name=s.name, digest=s.digest, manifest_sha256=s.manifest_sha256) for s in sources)
 
 
-def _pods(view: RunView, pods: tuple[ObservedPod, ...]) -> PodsStatus:
-    desired = view.run.nodes * len(view.positions)
+def _pods(view: RunView, states: tuple[InstanceState, ...], pods: tuple[ObservedPod, ...]) -> PodsStatus:
+    desired = sum(state.nodes if state.active else view.run.nodes for state in (states[i] for i in view.positions))
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
     return PodsStatus(desired=desired, ready=ready)

@@ -84,6 +84,25 @@ class RunView:
         """The same of a run that has not begun: one that has goes on, whatever list was tightened meanwhile."""
         return "" if any(state.attempt for state in self.states) else self.beyond_policy
 
+    @property
+    def held_nodes(self) -> int:
+        """Pods of the newest attempt of this instance, else of the last one begun, else those that the spec wants."""
+        begun = [state for state in (*self.states, self.current) if state.attempt > 0 and not state.nodes_unknown]
+        return begun[-1].nodes if begun else self.run.nodes
+
+    @property
+    def asks_for_other_nodes(self) -> bool:
+        """Whether spec.nodes has changed since the newest attempt began."""
+        return not self.all_done and self.held_nodes != self.run.nodes
+
+    @property
+    def nodes_beyond_policy(self) -> str:
+        """Why spec.nodes was raised above the administrator's limits, as text; empty where it was not."""
+        if self.run.nodes <= self.held_nodes:
+            return ""
+        found = [each for each in run_violations(self.run, self.settings) if each.field.startswith("spec.nodes")]
+        return explain(self.run.identity, found)
+
     def after(self, step: Step, position: int) -> "RunView":
         """Returns the view from another instance, with what a step has changed."""
         return replace(

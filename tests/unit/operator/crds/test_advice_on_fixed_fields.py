@@ -48,7 +48,7 @@ def messages(path: Path) -> Iterator[str]:
 
 
 def test_the_fixed_fields_are_read_from_the_crds() -> None:
-    assert {"checkpoint.resume", "nodes", "storageProfile"} <= FIXED["TrainingRun"]
+    assert {"checkpoint.resume", "procsPerNode", "storageProfile"} <= FIXED["TrainingRun"]
     assert "suspend" not in FIXED["TrainingRun"] and FIXED["DatasetCache"] == {"recipe", "storageProfile"}
 
 

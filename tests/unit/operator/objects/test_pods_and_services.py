@@ -115,6 +115,7 @@ def test_the_pod_of_rank_1_of_a_small_run() -> None:
                 "lead.dev/seed": "0",
                 "lead.dev/attempt": "3",
                 "lead.dev/rank": "1",
+                "lead.dev/nodes": "2",
             },
             "annotations": {"lead.dev/pulls": f"{SETTINGS.trainer_image} IfNotPresent"},
             "ownerReferences": [OWNER],
