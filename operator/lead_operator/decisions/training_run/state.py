@@ -198,7 +198,7 @@ def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
 
 def _with_result(state: InstanceState, observed: ObservedRun) -> InstanceState:
     if state.succeeded and not _is_disproved(state, observed):
-        return state
+        return replace(state, ended=state.attempt)  # whoever wrote it: what its pods hold is free
     if state.final_committed and all(p.terminal or p.is_past_deadline(observed.now) for p in state.pods):
         return replace(
             state,
