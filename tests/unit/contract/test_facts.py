@@ -51,7 +51,10 @@ def test_facts_that_no_checkpoint_can_hold_are_refused(tmp_path: Path, wrong: di
 
 
 def test_a_schedule_names_the_parameter_group_that_it_forgets(tmp_path: Path) -> None:
-    for factor, told in (({"head": 1.0}, "none of parameter group ''"), ({"": 1.0, "neck": 1.0}, "factor of 'neck'")):
+    for factor, told in (
+        ({"head": 1.0}, "a parameter group has no name"),
+        ({"": 1.0, "neck": 1.0}, "factor of 'neck'"),
+    ):
         recipe: Recipe[Any] = toy_recipe.RECIPE
         assert recipe.name == "toy"
         with toy_recipe_with(lr_factor=lambda config, at, factor=factor: factor), pytest.raises(BadConfig, match=told):

@@ -52,6 +52,10 @@ def measured(metrics: Any) -> Validation[Any]:
     return Validation(samples=toy_recipe.validation_samples, evaluate=toy_recipe.evaluate, metrics=metrics)
 
 
+def optimizers(name: Any) -> Any:
+    return lambda model, config: {name: torch.optim.SGD(model.parameters(), lr=1.0)}
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"step": lambda model, batch, context: None}, "step returned NoneType None, expected StepOutput"),
     ({"step": without_gradient}, "step's loss is .* without a gradient, expected a scalar"),
@@ -59,6 +63,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": lambda config, facts: [1]}, r"model returned list \[1\], expected Module"),
     ({"optimizer": lambda model, config: 3}, "optimizer returned int 3, expected Optimizer or Mapping"),
     ({"optimizer": lambda model, config: torch.optim.SGD(LOOSE.parameters(), lr=1.0)}, "belong to no optimizer"),
+    ({"optimizer": optimizers("a/b")}, "optimizer: found the name 'a/b', expected a letter or digit and up to 39 more"),
+    ({"optimizer": optimizers("")}, "optimizer: found the name '', expected a letter or digit"),
+    ({"optimizer": optimizers(1)}, "optimizer: found the name 1, expected a letter or digit"),
     ({"samples": lambda config, caches: [1, 2]}, r"samples returned list \[1, 2\], expected Samples"),
     (
         {"files": names(model="../out.pth")},

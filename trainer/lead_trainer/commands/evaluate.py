@@ -61,6 +61,7 @@ def evaluate_checkpoint(
     if not weights.is_file():
         raise BadConfig(f"evaluate: there is no file {weights}; name a checkpoint's weights")
     run = run_of_weights(weights, arguments)
+    log.info("evaluating", weights=str(weights), recipe=run.recipe.name, split=split, device=str(device_of(World())))
     benchmark = run.recipe.benchmark
     splits = (VALIDATION_SPLIT,) if benchmark is None else benchmark.splits
     if split not in splits:

@@ -111,6 +111,9 @@ def _fit_for_evaluation(name: str, config_json: Path) -> None:
         recipe = load_recipe(name)
     except NoSuchRecipe:  # weights are copied without their recipe too
         return
+    except BadConfig as error:
+        print(f"config.json is as the run wrote it, not as an evaluation reads it: {error}")
+        return
     if recipe.keys.for_evaluation is not None:
         document, notes = recipe.keys.for_evaluation(json.loads(config_json.read_text(encoding="utf-8")))
         config_json.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -3,32 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
-from lead_trainer.contract.installed import load_recipe, recipe_names
+from lead_trainer.contract.installed import load_recipe, other_recipes
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.errors import BadConfig
-
-log = structlog.get_logger(__name__)
 
 
 def other_recipe(name: str, document: Mapping[str, Any]) -> str:
     """Returns the installed recipe that accepts a document which recipe `name` refuses, empty for none."""
-    if not document or _is_of(name, document):
+    if not document or _accepts(load_recipe(name), document):
         return ""
-    return next((other for other in recipe_names() if other != name and _is_of(other, document)), "")
+    return next((other.name for other in other_recipes(name) if _accepts(other, document)), "")
 
 
 def recipes_of(document: Mapping[str, Any]) -> list[str]:
     """Returns the installed recipes that accept a document."""
-    return [name for name in recipe_names() if document and _is_of(name, document)]
+    return [recipe.name for recipe in other_recipes("") if document and _accepts(recipe, document)]
 
 
-def _is_of(name: str, document: Mapping[str, Any]) -> bool:
-    try:
-        recipe = load_recipe(name)
-    except Exception as error:  # somebody else's package, which is asked for nothing but its config
-        log.warning("an installed recipe cannot be loaded and is left out", recipe=name, error=str(error)[:200])
-        return False
+def _accepts(recipe: Recipe[Any], document: Mapping[str, Any]) -> bool:
     try:
         recipe.config(recipe.keys.from_document(document))
     except BadConfig:

@@ -13,7 +13,7 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.contract.config_values import near_matches
-from lead_trainer.contract.installed import load_recipe, recipe_names
+from lead_trainer.contract.installed import load_recipe, other_recipes, recipe_names
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.training_keys import key_name, key_names, values_at
 from lead_trainer.errors import BadConfig
@@ -123,11 +123,11 @@ def _refuse_keys_of_another_recipe(given: Mapping[str, Any], recipe: Recipe[Any]
     """Raises BadConfig where keys that are unknown here are another recipe's: its name was forgotten."""
     known = {*RunKeys.model_fields, *key_names(recipe.config_model)}
     unknown = {key.split(".")[0] for key in given} - known
-    for name in recipe_names() if unknown else ():
-        if name != recipe.name and unknown <= set(key_names(load_recipe(name).config_model)):
+    for other in other_recipes(recipe.name) if unknown else ():
+        if unknown <= set(key_names(other.config_model)):
             raise BadConfig(
                 f"{min(unknown)}: unknown key of recipe {recipe.name}, which is trained where none is named; recipe "
-                f"{name} has it: add recipe={name}"
+                f"{other.name} has it: add recipe={other.name}"
             )
 
 

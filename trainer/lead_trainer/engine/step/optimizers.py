@@ -1,5 +1,7 @@
 """The optimizers of a stage: one, or several by name, and the learning rates that follow from the schedule."""
 
+import difflib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,18 +12,24 @@ from lead_trainer.engine.step.optim import load_optimizer
 from lead_trainer.errors import BadConfig
 
 ONLY = ""  # the name of an optimizer that has none
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")  # it is part of a file's name and of the tag of its loss
 
 
 class Optimizers:
     """Every optimizer of a stage, in the order in which they step."""
 
     def __init__(self, made: torch.optim.Optimizer | Mapping[str, torch.optim.Optimizer]) -> None:
-        """Takes what a recipe made; raises BadConfig for none, and for a parameter that two of them move."""
+        """Takes what a recipe made; raises BadConfig for none, a bad name, and a parameter that two of them move."""
+        alone = isinstance(made, torch.optim.Optimizer)
         self.by_name = {ONLY: made} if isinstance(made, torch.optim.Optimizer) else dict(made)
         if not self.by_name:
             raise BadConfig("optimizer: found no optimizer, expected one, or several by name")
         owners: dict[torch.nn.Parameter, str] = {}
         for name, optimizer in self.by_name.items():
+            if not alone and not (isinstance(name, str) and _NAME.fullmatch(name)):
+                raise BadConfig(
+                    f"optimizer: found the name {name!r}, expected a letter or digit and up to 39 more of them, _ or -"
+                )
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise BadConfig(f"optimizer: {name!r} is a {type(optimizer).__name__}, expected a torch Optimizer")
             for parameter in parameters_of(optimizer):
@@ -82,6 +90,11 @@ class Optimizers:
         for group, base in zip(self.groups(), self.base_rates, strict=True):
             if isinstance(factor, Mapping):
                 name = str(group.get("name", ""))
+                if not name and name not in factor:
+                    raise BadConfig(
+                        f"lr_factor: found factors of {sorted(factor)} by name, but a parameter group has no name; "
+                        'give each one: {"params": …, "name": "body"}'
+                    )
                 if name not in factor:
                     raise BadConfig(f"lr_factor: found factors of {sorted(factor)}, none of parameter group {name!r}")
                 unused.discard(name)
@@ -89,7 +102,10 @@ class Optimizers:
             else:
                 group["lr"] = base * factor
         if unused:
-            raise BadConfig(f"lr_factor: found a factor of {sorted(unused)[0]!r}, but no parameter group has that name")
+            name = sorted(unused)[0]
+            near = difflib.get_close_matches(name, [str(group.get("name", "")) for group in self.groups()], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise BadConfig(f"lr_factor: found a factor of {name!r}, but no parameter group has that name{hint}")
 
     def clear_gradients(self) -> None:
         """Forgets the gradients of every parameter."""
