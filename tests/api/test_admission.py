@@ -169,5 +169,5 @@ def test_a_fixed_field_says_that_it_is_fixed(bench: Bench) -> None:
         StepFailed,
         match=r"fixed after creation; create a new run \(checkpoint\.from .* kubectl replace --force",
     ):
-        bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"nodes":3}}')
+        bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"procsPerNode":3}}')
     bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')

@@ -10,6 +10,7 @@ import pytest
 from lead_trainer.cli import main
 from lead_trainer.commands.config import changed_by, keys_of, values_of
 from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.named_keys import KEYS_OF_A_RUN
 from lead_trainer.contract.training_keys import key_names
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.run import local_run
@@ -145,3 +146,7 @@ def test_a_mistake_in_compat_is_told_in_a_sentence(word: str, said: str) -> None
     with pytest.raises(BadConfig) as error:
         local_run(["logdir=out", word], [], {})
     assert str(error.value) == said
+
+
+def test_the_contract_knows_which_keys_of_a_run_no_recipe_may_have() -> None:
+    assert RunKeys.model_fields.keys() - {"epochs", "seed", "logdir", "load_file"} == KEYS_OF_A_RUN

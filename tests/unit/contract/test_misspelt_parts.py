@@ -52,6 +52,10 @@ class Sectioned(toy_recipe.ToyConfig):
     data: Section = Section()
 
 
+class Taken(toy_recipe.ToyConfig):
+    keep_last: int = 7
+
+
 def named_key(**keys: Any) -> Callable[[], Any]:
     return lambda: RECIPE(**{**WHOLE, "config_model": Sectioned}, keys=Keys(**keys))
 
@@ -107,6 +111,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (named_key(weights=frozenset({"load_fil"})), "keys.weights: .*did you mean 'load_file'"),
     (named_key(spellings={"rate": "lrr"}), "keys.spellings: the config has no key 'lrr'; did you mean 'lr'"),
     (named_key(presets={"wide": {"data": {"corp": 1}}}), r"presets\['wide'\]: .*'data.corp'; did you mean 'data.crop'"),
+    (lambda: RECIPE(**{**WHOLE, "config_model": Taken}), "config_model: the key 'keep_last' is one of every run"),
     (lambda: WatchRule("Loss stands!", lambda history: None), "found the name 'Loss stands!', expected up to 40"),
     (lambda: WatchRule("loss-stands", rule_of_two), "'loss-stands': check: .*expected 1 arguments"),
     # classes that derive from a base of the contract

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torchmetrics import Metric
 
 from lead_protocol.exit_codes import ExitCode
 from lead_testing import toy_recipe
@@ -52,6 +53,26 @@ def measured(metrics: Any) -> Validation[Any]:
     return Validation(samples=toy_recipe.validation_samples, evaluate=toy_recipe.evaluate, metrics=metrics)
 
 
+class Stateless(Metric):
+    """Counts in a value of its own, of which other ranks know nothing."""
+
+    full_state_update = False
+
+    def update(self, errors: torch.Tensor) -> None:
+        self.counted = float(errors.sum())
+
+    def compute(self) -> torch.Tensor:
+        return torch.tensor(self.counted)
+
+
+class Counted(Stateless):
+    """A sum, merged in the way that it is given."""
+
+    def __init__(self, reduction: Any) -> None:
+        super().__init__()
+        self.add_state("total", torch.tensor(0.0), dist_reduce_fx=reduction)
+
+
 def optimizers(name: Any) -> Any:
     return lambda model, config: {name: torch.optim.SGD(model.parameters(), lr=1.0)}
 
@@ -83,6 +104,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"validation": measured(lambda config, facts: [1])}, r"validation.metrics returned list \[1\], expected Mapping"),
     ({"validation": measured(lambda config, facts: {"a": 3})}, "by the name 'a', returned int 3, expected Metric"),
     (
+        {"validation": measured(lambda config, facts: {"a": Counted(reduction=None)})},
+        r"validation.metrics\['a'\]: Counted: its state 'total' has no dist_reduce_fx, .*pass 'sum'",
+    ),
+    (
+        {"validation": measured(lambda config, facts: {"a": Stateless()})},
+        r"validation.metrics\['a'\]: Stateless has no state, .*self.add_state",
+    ),
+    (
         {"reports": Reports(watch_rules=lambda config: ["a"])},
         "reports.watch_rules returned str 'a', expected WatchRule",
     ),
@@ -91,7 +120,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"files": names(model="a/b")}, "which is no plain file name"),
     ({"files": names(model=3)}, "which is a int, expected a text"),
     ({"files": names(modle="a.pth")}, "files.names has a part 'modle', expected some of .*; did you mean model"),
-    ({"files": Files(shown=lambda *given: "abc")}, "files.shown: found the text 'abc', expected a list of file names"),
+    ({"files": Files(shown=lambda *given: "abc")}, "files.shown: found 'abc', expected a list of file names"),
+    (
+        {"files": Files(shown=lambda *given: None)},
+        r"files.shown: found None, expected a list of file names, \[\] for none",
+    ),
+    ({"files": Files(shown=lambda *given: ["a.pt", "a.pt"])}, r"found \['a.pt', 'a.pt'\], expected each name once"),
     ({"files": Files(shown=lambda *given: ["../out.pt"])}, "files.shown: found the name '../out.pt'"),
     ({"files": Files(shown=lambda *given: ["config.json"])}, "files.shown: found the name 'config.json'"),
 ]

@@ -13,6 +13,22 @@ from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.keys import Keys
 from lead_trainer.contract.training_keys import key_names, section_of
 
+# Keys of a run that no recipe gets: one of its own by that name would never hold what a user wrote. Those that a recipe
+# may declare too (epochs, seed, logdir, load_file) the engine fills in.
+KEYS_OF_A_RUN = frozenset({
+    "recipe", "preset", "resume", "seeds", "every_epochs", "every_steps", "on_best", "keep_last", "keep_best",
+    "keep_every_epochs", "tensorboard", "session_cache", "wandb_mode", "wandb_project",
+})  # fmt: skip
+
+
+def refuse_taken_keys(recipe: str, model: type[BaseModel]) -> None:
+    """Raises BadPart for a key of the config that `lead train` takes for the run's own."""
+    if taken := sorted(KEYS_OF_A_RUN.intersection(key_names(model))):
+        raise BadPart(
+            f"Recipe {recipe!r}: config_model: the key {taken[0]!r} is one of every run, which no recipe reads; give "
+            "yours another name"
+        )
+
 
 def refuse_unknown_keys(recipe: str, model: type[BaseModel], keys: Keys[Any]) -> None:
     """Raises BadPart with the near match for a key of `keys` that the config has not."""

@@ -9,7 +9,7 @@ from lead_trainer.contract.checked_parts import BadPart, checked_parts
 from lead_trainer.contract.config_values import names_in
 from lead_trainer.contract.files import Files
 from lead_trainer.contract.keys import Keys
-from lead_trainer.contract.named_keys import refuse_unknown_keys
+from lead_trainer.contract.named_keys import refuse_taken_keys, refuse_unknown_keys
 from lead_trainer.contract.preparation import Preparation
 from lead_trainer.contract.reports import Reports
 from lead_trainer.contract.samples import Batch, Caches, Sample, Samples, stacked
@@ -105,6 +105,7 @@ class Recipe(Generic[ConfigT]):
                     f"Recipe {self.name!r}: {where}: its class {model.__name__} takes unknown keys; write "
                     'model_config = ConfigDict(extra="forbid") in it'
                 )
+        refuse_taken_keys(self.name, self.config_model)
         refuse_unknown_keys(self.name, self.config_model, self.keys)
         if self.preparation is not None:
             for part, kind in (("version", str), ("default_collections", tuple)):

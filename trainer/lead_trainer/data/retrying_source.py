@@ -2,6 +2,7 @@
 
 import errno
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -73,7 +74,9 @@ def named(error: Exception, name: str) -> Exception:
         return error
     if isinstance(error, TrainerError):
         return rephrased(error, f"sample {name}: {error}")
-    return BadData(f"sample {name}: {type(error).__name__}: {error}")
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""  # of the recipe, most often
+    return BadData(f"sample {name}: {type(error).__name__}: {error}{where}")
 
 
 def rephrased(error: Exception, text: str, usable: Callable[[Exception], bool] = lambda found: True) -> Exception:

@@ -13,6 +13,7 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.contract.files import name_fault
+from lead_trainer.contract.results import short
 from lead_trainer.engine.checkpoints.instances import instance_manifests
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.shown_files import ShownFiles
@@ -76,8 +77,10 @@ class NamedView:
 
     def _names(self, manifest: CheckpointManifest, *, newest: bool, best: bool) -> Sequence[str]:
         names = self.names(self.config, manifest.epoch - 1, newest, best)
-        if isinstance(names, str):
-            raise BadConfig(f"files.shown: found the text {names!r}, expected a list of file names")
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise BadConfig(f"files.shown: found {short(names)}, expected a list of file names, [] for none")
+        if len(set(names)) < len(names):
+            raise BadConfig(f"files.shown: found {short(names)}, expected each name once")
         for name in names:
             fault = name_fault(name) or (
                 "is that of the config" if name in (CONFIG_FILE, own_config_name(name)) else ""

@@ -39,6 +39,24 @@ def unpacked(tensors: Mapping[str, torch.Tensor], like: Metric) -> State:
     return state
 
 
+def refuse_no_merge(name: str, metric: Metric) -> None:
+    """Raises BadConfig for a metric of which two ranks would report only one's: no state, or one without a merge."""
+    what = f"validation.metrics[{name!r}]: {type(metric).__name__}"
+    if not metric.metric_state:
+        raise BadConfig(
+            f"{what} has no state, so what one rank counts is lost on the others; register each tensor that update "
+            "changes: self.add_state('total', torch.tensor(0.0), dist_reduce_fx='sum'); a wrapper of torchmetrics "
+            "keeps its states in another metric: give that one"
+        )
+    own_merge = type(metric).merge_state is not Metric.merge_state
+    for state, reduction in metric._reductions.items():
+        if reduction is None and isinstance(metric.metric_state[state], torch.Tensor) and not own_merge:
+            raise BadConfig(
+                f"{what}: its state {state!r} has no dist_reduce_fx, so the states of two ranks cannot be merged; pass "
+                "'sum', 'mean', 'max', 'min' or 'cat' to add_state, or define merge_state"
+            )
+
+
 def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
     """Returns `metric` with the states of all ranks in its own one's place; raises BadConfig where it has no merge.
 
