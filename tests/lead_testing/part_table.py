@@ -30,17 +30,17 @@ GROUPS = {  # class -> what its parts are called on the page
 
 def table() -> str:
     """Returns the table in Markdown: one row for each part that has a default."""
-    lines = ["| part | what it is | file |", "|---|---|---|"]
+    lines = ["| part | type | what it is | file |", "|---|---|---|---|"]
     for dotted, prefix in GROUPS.items():
         module, name = dotted.split(".")
         path = CONTRACT / f"{module}.py"
-        for part, meaning in optional_parts(path, name):
-            lines.append(f"| `{prefix}{part}` | {meaning} | [{module}.py](../contract/{module}.py) |")
+        for part, kind, meaning in optional_parts(path, name):
+            lines.append(f"| `{prefix}{part}` | `{kind}` | {meaning} | [{module}.py](../contract/{module}.py) |")
     return "\n".join(lines) + "\n"
 
 
-def optional_parts(path: Path, name: str) -> list[tuple[str, str]]:
-    """Returns the parts of a class that need not be given, with their meanings.
+def optional_parts(path: Path, name: str) -> list[tuple[str, str, str]]:
+    """Returns the parts of a class that need not be given, with their types and meanings.
 
     Of a dataclass the fields with a default, explained by the `#:` comment above them or behind; of a base class the
     methods that are not abstract, explained by the first sentence of their docstring.
@@ -52,11 +52,31 @@ def optional_parts(path: Path, name: str) -> list[tuple[str, str]]:
     parts = []
     for node in body:
         if is_dataclass and isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-            parts.append((node.target.id, _comment(source, node.lineno - 1)))
+            parts.append((node.target.id, _type(node.annotation), _comment(source, node.lineno - 1)))
         if not is_dataclass and isinstance(node, ast.FunctionDef) and not node.decorator_list:
             said = " ".join((ast.get_docstring(node) or "").split())
-            parts.append((node.name, _cell(said.removeprefix("Returns "))))
-    return [(part, meaning) for part, meaning in parts if not part.startswith("_")]
+            parts.append((node.name, _signature(node), _cell(said.removeprefix("Returns "))))
+    return [one for one in parts if not one[0].startswith("_")]
+
+
+def _type(annotation: ast.expr) -> str:
+    """Returns a type as the page writes it: `(int, str) → bool` for a function."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return _type(ast.parse(annotation.value, mode="eval").body)
+    if isinstance(annotation, ast.BinOp):
+        left, right = _type(annotation.left), _type(annotation.right)
+        return f"{f'({left})' if '→' in left else left} or {right}"
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Callable":
+        assert isinstance(annotation.slice, ast.Tuple)
+        arguments, result = annotation.slice.elts
+        assert isinstance(arguments, ast.List)
+        return f"({', '.join(map(_type, arguments.elts))}) → {_type(result)}"
+    return re.sub(r"\b(?:torch|torchmetrics)\.(?:[a-z]+\.)*", "", ast.unparse(annotation)).replace("ConfigT", "Config")
+
+
+def _signature(method: ast.FunctionDef) -> str:
+    given = [_type(one.annotation) for one in method.args.args if one.annotation is not None]
+    return f"({', '.join(given)}) → {_type(method.returns) if method.returns else 'None'}"
 
 
 def _comment(source: list[str], line: int) -> str:

@@ -67,6 +67,18 @@ def test_an_installed_package_is_a_recipe_like_ours(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr + unknown.stderr
 
 
+def test_the_example_with_more_parts_validates_and_names_its_files(tmp_path: Path) -> None:
+    site, logdir = install(tmp_path / "site"), tmp_path / "out"
+    ended = lead(site, "train", "recipe=line-and-more", f"logdir={logdir}", "epochs=3")
+    assert ended.returncode == 0, ended.stderr
+    assert (logdir / "line_000012.pth").is_file() and (logdir / "optimizer_0002.pth").is_file()
+    keys = sorted((logdir / ".lead").rglob("manifest/*.json"))
+    metrics = CheckpointManifest.model_validate_json(keys[-1].read_bytes()).metrics
+    assert metrics["val/correlation"] > 0.99 and metrics["val/loss"] < 0.4
+    measured = lead(site, "evaluate", str(logdir / "line_000012.pth"), "recipe=line-and-more")
+    assert measured.returncode == 0 and "correlation" in measured.stdout, measured.stderr
+
+
 def test_a_package_that_reads_files_has_its_cache_built_and_trains(tmp_path: Path) -> None:
     site, root, logdir = install(tmp_path / "site"), tmp_path / "points", tmp_path / "out"
     for number in range(24):

@@ -84,8 +84,7 @@ def check_initial_weights(recipe: Recipe[Any], config: Any, model: torch.nn.Modu
 def check_metrics(metrics: "Mapping[str, Metric]") -> None:
     """Raises BadConfig for a metric whose states cannot be merged over ranks."""
     if metrics:  # torchmetrics takes seconds to import, and is for those alone who have some
-        from lead_trainer.engine.validation.metric_states import merged_metric, packed, refuse_no_merge, unpacked
+        from lead_trainer.engine.validation.metric_states import refuse_no_merge
 
         for name, metric in metrics.items():
             refuse_no_merge(name, metric)
-            merged_metric(metric, [unpacked(packed(metric), metric)] * 2)

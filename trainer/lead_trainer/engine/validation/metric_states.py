@@ -4,7 +4,8 @@ torchmetrics would gather them itself, over the group of the gradients and by pa
 as every other decision does, and a rank without a sample is no exception.
 """
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ def unpacked(tensors: Mapping[str, torch.Tensor], like: Metric) -> State:
 
 
 def refuse_no_merge(name: str, metric: Metric) -> None:
-    """Raises BadConfig for a metric of which two ranks would report only one's: no state, or one without a merge."""
+    """Raises BadConfig for a metric of which two ranks would report only one's: without a state, or without a merge."""
     what = f"validation.metrics[{name!r}]: {type(metric).__name__}"
     if not metric.metric_state:
         raise BadConfig(
@@ -48,24 +49,46 @@ def refuse_no_merge(name: str, metric: Metric) -> None:
             "changes: self.add_state('total', torch.tensor(0.0), dist_reduce_fx='sum'); a wrapper of torchmetrics "
             "keeps its states in another metric: give that one"
         )
-    own_merge = type(metric).merge_state is not Metric.merge_state
-    for state, reduction in metric._reductions.items():
-        if reduction is None and isinstance(metric.metric_state[state], torch.Tensor) and not own_merge:
-            raise BadConfig(
-                f"{what}: its state {state!r} has no dist_reduce_fx, so the states of two ranks cannot be merged; pass "
-                "'sum', 'mean', 'max', 'min' or 'cat' to add_state, or define merge_state"
-            )
+    merged = merged_metric(metric, [unpacked(packed(metric), metric)] * 2)
+    if (stacked := _stacked_states(metric)) and _expects_one_rank(merged):
+        raise BadConfig(
+            f"{what}: its state {stacked[0]!r} has no dist_reduce_fx, and compute does not expect the states of "
+            "several ranks in one tensor; pass 'sum', 'mean', 'max', 'min' or 'cat' to add_state"
+        )
+    metric.reset()
+
+
+def _stacked_states(metric: Metric) -> list[str]:
+    """Returns the states that torchmetrics stacks over the ranks, (ranks, …), for `compute` to aggregate."""
+    if type(metric).merge_state is not Metric.merge_state:
+        return []
+    return [
+        name
+        for name, reduction in metric._reductions.items()
+        if reduction is None and isinstance(metric._defaults[name], torch.Tensor)
+    ]
+
+
+def _expects_one_rank(merged: Metric) -> bool:
+    """Returns whether the result over two ranks without a sample is no scalar; one that needs samples may be right."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            result = merged.compute()
+    except Exception:  # of no sample: nothing was measured yet
+        return False
+    return not isinstance(result, Mapping) and bool(scalar_fault(result))
 
 
 def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
-    """Returns `metric` with the states of all ranks in its own one's place; raises BadConfig where it has no merge.
-
-    Later ranks first, because torchmetrics puts what is merged before what is there.
-    """
+    """Returns `metric` with the states of all ranks in its own one's place; raises BadConfig where it has no merge."""
     try:
         metric.reset()
-        for state in reversed(ranks):
-            metric.merge_state(state)
+        if _stacked_states(metric):
+            for name, reduction in metric._reductions.items():
+                setattr(metric, name, _reduced([state[name] for state in ranks], reduction))
+        else:
+            for state in reversed(ranks):  # torchmetrics puts what is merged before what is there
+                metric.merge_state(state)
         metric._update_count = 1  # a merge counts for none, and a result without one is warned of
     except RuntimeError as error:
         raise BadConfig(
@@ -73,6 +96,16 @@ def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
             "full_state_update = False in its class, or give it a merge_state of its own"
         ) from error
     return metric
+
+
+def _reduced(values: Sequence[Any], reduction: Callable[[torch.Tensor], torch.Tensor] | None) -> Any:
+    """Returns one state of all ranks as torchmetrics' own synchronisation does."""
+    if not isinstance(values[0], torch.Tensor):
+        return [one for value in values for one in value]
+    if len(values) == 1:
+        return values[0]
+    together = torch.stack(list(values))
+    return together if reduction is None else reduction(together)
 
 
 def scalars(name: str, result: Any) -> dict[str, float]:
