@@ -98,14 +98,14 @@ def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
     return metric
 
 
-def _reduced(values: Sequence[Any], reduction: Callable[[torch.Tensor], torch.Tensor] | None) -> Any:
+def _reduced(values: Sequence[Any], reduction: str | Callable[..., Any] | None) -> Any:
     """Returns one state of all ranks as torchmetrics' own synchronisation does."""
     if not isinstance(values[0], torch.Tensor):
         return [one for value in values for one in value]
     if len(values) == 1:
         return values[0]
     together = torch.stack(list(values))
-    return together if reduction is None else reduction(together)
+    return reduction(together) if callable(reduction) else together  # torchmetrics holds no text here
 
 
 def scalars(name: str, result: Any) -> dict[str, float]:
