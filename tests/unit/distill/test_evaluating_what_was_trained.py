@@ -63,7 +63,7 @@ def test_weights_are_measured_by_the_recipe_whose_config_lies_beside_them(
     weights.write_bytes(b"LEAD's")
     (tmp_path / "config.json").write_text(json.dumps(LEAD_RECIPE.config_document(LEAD_RECIPE.config({}, "demo"))))
     assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG
-    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    *_, sentence = capsys.readouterr().err.strip().splitlines()
     assert "carla_root: folder data/carla_leaderboard2 does not exist" in sentence
     (tmp_path / "config.json").write_text('{"nobody": 1}')
     assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG

@@ -62,6 +62,8 @@ def _imported(entry: EntryPoint) -> Any:
     except BadConfig:
         raise
     except Exception as error:  # whatever the code of somebody else's package raises when it is imported
+        if isinstance(error, ModuleNotFoundError) and entry.value.startswith(f"{__name__.partition('.')[0]}."):
+            raise  # our own recipes need an extra of this package, which the command names
         last = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__}: {error}"[:MAX_ERROR]
         raise BadPart(
