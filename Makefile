@@ -11,12 +11,13 @@ help: ; @sed -n 's/^#: /  make /p' $(firstword $(MAKEFILE_LIST))
 #: images           build and push the images, and print their names
 #: lock             resolve the dependencies again, with their hashes
 #: cluster-up       the cluster of the demo and the tests alone; cluster-status, cluster-down
+#: manual           the pages and references as one site with search, in outputs/manual
 #: parity           compare with values measured on public implementations
 #: bench-operator   how fast the operator is; ARGS=--help
 #: campaign         faults and hostile inputs by the thousand; ARGS=--help
 #: mutations        whether the tests notice changed code; ARGS=--help
 
-.PHONY: help demo test venv lint images lock cluster-up cluster-down cluster-status parity bench-operator campaign mutations
+.PHONY: help demo test venv lint images lock cluster-up cluster-down cluster-status manual parity bench-operator campaign mutations
 
 demo: ; @$(RUN) lead_testing.demo
 test: ; @$(RUN) lead_testing.rings
@@ -27,6 +28,7 @@ images: ; @$(RUN) lead_testing.local_cluster images
 cluster-up: ; @$(RUN) lead_testing.local_cluster up
 cluster-down: ; @$(RUN) lead_testing.local_cluster down
 cluster-status: ; @$(RUN) lead_testing.local_cluster status
+manual: venv ; @PYTHONPATH=tests .venv/bin/python -m lead_testing.manual.build $(ARGS)
 # Kernels that every x86-64 machine has: with wider ones sums are rounded otherwise.
 parity: venv ; @ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 .venv/bin/python tests/bench/parity.py
 bench-operator: venv ; @PYTHONPATH=tests .venv/bin/python -m bench.operator $(ARGS)
