@@ -150,7 +150,7 @@ def _fields(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping
 def _type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
-    kind = schema.get("type", "any")
+    kind = str(schema.get("type", "any"))
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
     if kind == "integer" and "minimum" in schema:
