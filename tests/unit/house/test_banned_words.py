@@ -47,6 +47,7 @@ EXCEPTIONS = {  # (path, what its line holds) -> reason
     ("operator/lead_client/examples/optuna_sweep.py", "study.tell("): "Optuna's own name",
     ("*", "`test_"): "names of tests, which a table lists",
     ("*", "test_d_"): "names of tests, which a table lists",
+    ("pyproject.toml", "ignore-words-list"): "a key of codespell",
     ("tests/README.md", "`deaf`"): "the name of a goal of the fault campaign",
     ("images/locks/*", ""): "digests",
     ("trainer/lead_trainer/recipes/distill/ROWS.md", ""): "a table of tests and the training guide's own requirements",
