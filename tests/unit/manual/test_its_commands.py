@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from lead_testing import PROJECT_ROOT
+from lead_testing.operator_process import wait_for
 
 PAGES = ("first-run", "your-data", "your-recipe", "when-it-fails")
 INSTALLS = "python3.11 -m venv"  # three gigabytes: `make demo` and the house's tests install the package
@@ -46,6 +48,15 @@ def test_they_run_as_written(folder: Path) -> None:
     shows_the_run(folder)
 
 
+def answer_of(address: str) -> bytes:
+    """Returns what a server answers, nothing while it does not."""
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return bytes(answer.read())
+    except urllib.error.URLError:
+        return b""
+
+
 def shows_the_run(folder: Path) -> None:
     (line,) = SERVES
     assert line in commands("first-run")
@@ -55,8 +66,7 @@ def shows_the_run(folder: Path) -> None:
         try:
             assert page.stdout is not None
             address = next(found[0] for out in page.stdout if (found := re.search(r"http://\S+", out)))
-            with urllib.request.urlopen(address, timeout=60) as answer:
-                assert b"first" in answer.read()
+            assert b"first" in wait_for("the page", lambda: answer_of(address))  # which it names before it listens
         finally:
             ends.cancel()
             page.kill()
