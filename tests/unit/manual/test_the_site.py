@@ -55,14 +55,14 @@ def test_the_references_say_what_the_code_does(site: Path) -> None:
     assert "lead_work_queue_depth" in (site / "reference/metrics.html").read_text()
 
 
-def test_a_link_to_a_file_or_a_heading_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    page = PROJECT_ROOT / HOME / "zz-broken.md"
-    page.write_text("# Broken\n\n[x](no/such/file.md)\n")
-    try:
-        with pytest.raises(ValueError, match=r"zz-broken\.md: the link 'no/such/file\.md' leads nowhere"):
-            fit_for_site(f"{HOME}/zz-broken.md", frozenset(pages()))
-    finally:
-        page.unlink()
+def test_a_link_to_a_file_or_a_heading_that_is_not_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.md").write_text("# Broken\n\n[x](no/such/file.md)\n")
+    monkeypatch.setattr("lead_testing.manual.pages.PROJECT_ROOT", tmp_path)
+    with pytest.raises(ValueError, match=r"broken\.md: the link 'no/such/file\.md' leads nowhere"):
+        fit_for_site("broken.md", frozenset({"broken.md"}))
+    (tmp_path / "broken.md").unlink()
     source = tmp_path / "charts/manual"
     source.mkdir(parents=True)
     (source / "index.md").write_text("# A\n\n[there](#b)\n\n## B\n")
