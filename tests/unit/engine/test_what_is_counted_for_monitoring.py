@@ -37,6 +37,6 @@ def test_a_step_counts_up_to_the_first_bound_that_it_keeps(seconds: float, place
 
 def test_a_checkpoint_that_fails_is_not_counted() -> None:
     counters = AttemptCounters(torch.device("cpu"))
-    with pytest.raises(OSError), counters.checkpoint():
+    with pytest.raises(OSError), counters.waiting_for_checkpoint():
         raise OSError("the store is away")
     assert (counters.reported()["checkpoints"], counters.reported()["checkpoints_s"]) == (0, 0.0)

@@ -22,6 +22,7 @@ from lead_trainer.engine.checkpoints.checkpoint import (
     stage_files,
 )
 from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
+from lead_trainer.engine.checkpoints.snapshot import Snapshot, parts_of
 from lead_trainer.engine.step.batch_norms import BatchNorms
 from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.optimizers import Optimizers
@@ -55,7 +56,7 @@ def a_finished_run(logdir: Path, *, planner: bool) -> None:
     )
     names = file_names(recipe, config, checkpoint_at(state.epoch, 0, state.step))
     loop = state.loop_state({})
-    files = stage_files(state, names, recipe.config_document(config), loop.model_dump_json(), logdir / "staged")
+    files = stage_files(Snapshot(parts_of(state), loop, {}), names, recipe.config_document(config), logdir / "staged")
     commit_checkpoint(
         store_in(logdir), CheckpointIdentity(InstanceKeys(NAMESPACE, UID, STAGE, 0), 1, "lead", "0" * 64, (), 1),
         loop.model_dump(include={"step", "epoch", "step_in_epoch"}), files, names, parameters="0" * 64,

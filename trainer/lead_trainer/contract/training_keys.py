@@ -52,6 +52,7 @@ class TrainingKeys(BaseModel):
     deterministic: bool = False  # the same bits in every run on the same GPUs; slower
     sync_batchnorm: bool = False  # batch norms share statistics among processes
     compile: bool = False  # compiles the model by torch.compile
+    async_checkpoints: bool = True  # commits a copy of the state while the next steps run; needs host memory for it
     gradient_checkpointing: bool = False  # recomputes activations in the backward pass; needs the recipe's save_memory
     split_when_out_of_memory: bool = False  # a batch that does not fit into memory is cut into smaller ones
     num_threads: CountOrZero = 0  # loader threads a process; 0: one a core this process may use
@@ -139,9 +140,9 @@ class TrainingKeys(BaseModel):
 # resumes it.
 NOT_LEARNED = frozenset(
     {
-        "compile", "console_every_steps", "epochs", "histograms_every_steps", "loader", "log_images_frequency",
-        "log_scalars_frequency", "num_threads", "patience_epochs", "prefetch_factor", "session_cache_backend",
-        "split_when_out_of_memory", "use_training_session_cache",
+        "async_checkpoints", "compile", "console_every_steps", "epochs", "histograms_every_steps", "loader",
+        "log_images_frequency", "log_scalars_frequency", "num_threads", "patience_epochs", "prefetch_factor",
+        "session_cache_backend", "split_when_out_of_memory", "use_training_session_cache",
     }
 )  # fmt: skip
 

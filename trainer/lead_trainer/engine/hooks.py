@@ -15,6 +15,7 @@ import structlog
 import torch
 
 from lead_protocol.job import CheckpointPolicy
+from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import Advisory
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.reports import RunFigures, WatchRule
@@ -22,7 +23,6 @@ from lead_trainer.contract.samples import Batch, Samples
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.data.loader import Loader
 from lead_trainer.engine.checkpoints.commit import Checkpointer
-from lead_trainer.engine.checkpoints.retry_budget import STOP_MARGIN
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.group.stop import StopFlag
 from lead_trainer.engine.reporting.first_rank import FirstRank
@@ -76,7 +76,6 @@ class Hooks:
     samples: Samples
     checkpointer: Checkpointer
     stop: StopFlag
-    grace_period_s: float
     clock: StepClock
     data: LoadingStatistics
     validator: Validator | None = None
@@ -104,7 +103,7 @@ class Hooks:
         if self.first is not None:
             self.first.report(state, urgent=True, phase="Training", message="")
         if state.ranking.stops_early and state.epoch < self.epochs and not self.checkpointer.stage_is_closed:
-            self._save(state, final=True)
+            self._save(state, at_once=True, final=True)
         self._stop_if_asked(state)
 
     def after_step(self, state: TrainState, step: Step) -> None:
@@ -142,7 +141,7 @@ class Hooks:
         last = state.epoch == self.epochs or state.ranking.stops_early
         by_steps = self._due(self.policy.every_steps, state.step)
         if last or by_steps or self._due(self.policy.every_epochs, state.epoch) or (better and self.policy.on_best):
-            self._save(state, final=last)
+            self._save(state, at_once=last, final=last)
         if not last:
             self._stop_if_asked(state)
         elif state.epoch < self.epochs and self.first is not None:
@@ -198,8 +197,12 @@ class Hooks:
         return self.samples.name(index)
 
     def _stop_if_asked(self, state: TrainState) -> None:
-        stops, *counted = self.group.sums([float(self.stop.raised), *self.data.row()])
+        """Takes in a commit beside the steps that has ended on any rank, and stops where any rank was asked to."""
+        asked, ended = float(self.stop.raised), float(self.checkpointer.has_ended)
+        stops, committed, *counted = self.group.sums([asked, ended, *self.data.row()])
         self.data.take(counted)
+        if committed:
+            self._finish_commit(state)
         if stops:
             self._stop(state)
 
@@ -213,21 +216,49 @@ class Hooks:
         self._stop(state)
 
     def _stop(self, state: TrainState) -> NoReturn:
+        self.checkpointer.budget.hurry()
+        self._finish_commit(state)
         if self.checkpointer.committed_step != state.step and state.step > 0:
-            self.checkpointer.budget.total_s = self.grace_period_s * STOP_MARGIN
-            self._save(state)
+            self._save(state, at_once=True)
         if state.step == 0:
             raise StopRequested("stopped on request before the first step; there is nothing to commit yet")
         raise StopRequested(f"stopped on request after step {state.step}; a checkpoint of it is committed")
 
-    def _save(self, state: TrainState, *, final: bool = False) -> None:
+    def _save(self, state: TrainState, *, at_once: bool = False, final: bool = False) -> None:
+        """Commits the state, beside the next steps unless it has to be `at_once`; first ends the commit before."""
+        self._finish_commit(state)
+        if self.config.async_checkpoints and not at_once:
+            with self._halted():
+                self.checkpointer.begin(state)
+            return
+        self._report_halt(state)
+        with self._halted():
+            manifest = self.checkpointer.commit(state, final=final)
+        self._report_commit(state, manifest)
+
+    def _finish_commit(self, state: TrainState) -> None:
+        """Waits for the commit beside the steps, where one is under way, and reports it; raises what it failed by."""
+        if not self.checkpointer.is_under_way:
+            return
+        if not self.checkpointer.has_ended:
+            self._report_halt(state)
+        with self._halted():
+            manifest = self.checkpointer.finish()
+        self._report_commit(state, manifest)
+
+    @contextmanager
+    def _halted(self) -> Iterator[None]:
+        with self.first.counters.waiting_for_checkpoint() if self.first is not None else nullcontext():
+            yield
+        self.pace.restart()
+
+    def _report_halt(self, state: TrainState) -> None:
         if self.first is not None:
             self.first.report(state, urgent=True, phase="Checkpointing")
-        with self.first.counters.checkpoint() if self.first is not None else nullcontext():
-            manifest = self.checkpointer.commit(state, final=final)
+
+    def _report_commit(self, state: TrainState, manifest: CheckpointManifest) -> None:
         if self.first is not None:
             self.first.committed(state, manifest, self.checkpointer.manifest_key)
-        self.pace.restart()
 
     def _report_step(self, first: FirstRank, state: TrainState, step: Step, rate: float | None) -> None:
         plan, steps = self.plan.epoch(state.epoch), self.plan.steps

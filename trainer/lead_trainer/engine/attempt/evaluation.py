@@ -150,7 +150,7 @@ def _commit(
         {"step": batches.done, "epoch": weights.epoch_of(attempt.job.epochs), "step_in_epoch": 0},
         files,
         {},
-        parameters=parameters_sha256(state.model),
+        parameters=parameters_sha256(state.model.state_dict()),
         parent_sha256=None,
         metrics=found.values,
         budget=start.budget,

@@ -12,7 +12,6 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.memory import MemoryPlan
 from lead_trainer.engine.checkpoints.commit import Checkpointer
-from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.loop import Stage
 from lead_trainer.engine.reporting.attempt_counters import AttemptCounters
 from lead_trainer.engine.reporting.first_rank import FirstRank, checkpoint_reference
@@ -48,14 +47,12 @@ def first_rank_of(
         resumed_from_step=state.step if resumed else None,
         checkpoint=checkpoint_reference(resumed, checkpointer.manifest_key).model_dump() if resumed else None,
     )
-    location, job = attempt.location, attempt.job
-    keeps = Retention(location.store, job.keys, job.checkpoint)
+    location = attempt.location
     first = FirstRank(
         recipe=attempt.recipe,
         config=attempt.config,
         writer=attempt.writer,
         events=_sinks(attempt, state.step, checkpointer.config),
-        retention=keeps if location.removes_old_checkpoints else None,
         counters=AttemptCounters(attempt.group.device),
         after_commit=location.after_commit,
         data_counters=data.reported,

@@ -152,7 +152,7 @@ def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> N
     restore(state, manifest, folder)
     if not start.group.world.is_first:
         state.begin_epoch()  # rank 0 carries the sums of all ranks
-    if parameters_sha256(state.model) != manifest.parameters_sha256:
+    if parameters_sha256(state.model.state_dict()) != manifest.parameters_sha256:
         raise ObjectCorrupt(f"the weights loaded from step {manifest.step} are not those its manifest names")
     start.group.wait()
     if start.group.world.local_rank == 0:

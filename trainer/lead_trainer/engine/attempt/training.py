@@ -16,6 +16,7 @@ from lead_trainer.engine.attempt.start import Start, build_state, choose_checkpo
 from lead_trainer.engine.checkpoints.checkpoint import file_names
 from lead_trainer.engine.checkpoints.commit import Checkpointer
 from lead_trainer.engine.checkpoints.resume import Found
+from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.group.agreement import done_by_first
 from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.loop import Stage
@@ -64,7 +65,6 @@ def _at_its_position(
         samples=samples.training,
         checkpointer=checkpointer,
         stop=attempt.stop,
-        grace_period_s=attempt.job.grace_period_s,
         clock=clock,
         data=data,
         validator=validator_of(attempt, samples.validation, stage),
@@ -74,6 +74,9 @@ def _at_its_position(
     _log_begin(attempt, stage, state, memory_plan)
     try:
         yield stage, state, hooks
+    except Exception:
+        checkpointer.leave()
+        raise
     finally:
         if hooks.first is not None:
             hooks.first.events.close()
@@ -82,14 +85,17 @@ def _at_its_position(
 
 def _checkpointer(attempt: Attempt, start: Start, state: TrainState, found: Found | None) -> Checkpointer:
     optimizers = [part for part in state.optimizers.parts().values() if part != "optimizer"]
+    location, job = attempt.location, attempt.job
+    removes = location.removes_old_checkpoints and attempt.group.world.is_first
     checkpointer = Checkpointer(
         attempt.group,
-        attempt.location.store,
+        location.store,
         start.identity,
         lambda at: file_names(attempt.recipe, attempt.config, at, optimizers),
         start.config_json,
-        attempt.location.scratch,
+        location.scratch,
         start.budget,
+        Retention(location.store, job.keys, job.checkpoint) if removes else None,
     )
     if found is not None:
         checkpointer.resumed_from(found)

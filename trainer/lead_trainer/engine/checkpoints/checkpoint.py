@@ -1,9 +1,9 @@
 """The commit of a checkpoint: data objects first, then one create-only manifest; the manifest is the commit.
 
-Called on rank 0 by `commit.py` with files that `stage_files` wrote to scratch. Nothing is ever overwritten: a process
-killed on any line leaves either the whole checkpoint or some unreferenced objects. A manifest that is there already is
-ours (an answer got lost), or a higher attempt's (Fenced), or an older attempt's that finished late: then it is adopted
-when its objects verify, unless the new one holds more, and quarantined when they do not.
+Called on rank 0 by `commit.py`, perhaps in a thread, with files that `stage_files` wrote to scratch. Nothing is ever
+overwritten: a process killed on any line leaves either the whole checkpoint or some unreferenced objects. A manifest
+that is there already is ours (an answer got lost), or a higher attempt's (Fenced), or an older attempt's that finished
+late: then it is adopted when its objects verify, unless the new one holds more, and quarantined when they do not.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from lead_trainer.engine.checkpoints.quarantine import (
 )
 from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
 from lead_trainer.engine.checkpoints.revision import git_revision
-from lead_trainer.engine.step.state import TrainState
+from lead_trainer.engine.checkpoints.snapshot import Snapshot
 from lead_trainer.errors import BadConfig
 
 
@@ -108,12 +108,12 @@ class _HashingFile(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-def parameters_sha256(model: torch.nn.Module) -> str:
+def parameters_sha256(weights: Mapping[str, torch.Tensor]) -> str:
     """Returns the SHA-256 over names, shapes and bytes of every parameter and buffer, in order."""
     digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
+    for name, tensor in weights.items():
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -148,31 +148,21 @@ def file_names(recipe: Recipe[Any], config: Any, at: CheckpointAt, optimizers: S
 
 
 def stage_files(
-    state: TrainState, names: Mapping[str, str], config: Mapping[str, Any], loop: str, folder: Path
+    snapshot: Snapshot, names: Mapping[str, str], config: Mapping[str, Any], folder: Path
 ) -> dict[str, StagedFile]:
     """Writes the files of one checkpoint to `folder`, hashing while writing; returns them by file name.
 
     Raises StoreFull naming the file for which the disk has no room; may be called again.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tensors: dict[str, Any] = {
-        "model": state.model.state_dict(),
-        **state.optimizers.state_dicts(),
-        "scheduler": state.schedule_state(),
-        "scaler": state.scaler.state_dict(),
-    }
-    if state.average is not None:
-        tensors["ema"] = state.average.model.state_dict()
-    if state.clipper.has_history:
-        tensors["clipper"] = state.clipper.state_dict()
     staged = {
-        names[part]: _write(folder / names[part], lambda sink, v=value: torch.save(v, sink))
-        for part, value in tensors.items()
+        names[part]: _write(folder / names[part], lambda sink, p=part: torch.save(snapshot.on_host(p), sink))
+        for part in snapshot.parts
     }
     texts = {
-        names["skipped"]: str(state.skipped_steps),
+        names["skipped"]: str(snapshot.loop.skipped_steps),
         "config.json": json.dumps(config, indent=2, sort_keys=True) + "\n",
-        names[LOOP]: loop,
+        names[LOOP]: snapshot.loop.model_dump_json(indent=1),
     }
     for name, text in texts.items():
         staged[name] = _write(folder / name, lambda sink, t=text: sink.write(t.encode()))
@@ -205,11 +195,13 @@ def commit_checkpoint(
     scratch: Path,
     final: bool = False,
     is_report: bool = False,
+    keeps_its_weights: bool = False,
 ) -> Committed:
     """Uploads the files and commits them; raises Fenced, or a StoreError once the retry budget is spent.
 
     It stands above a checkpoint of the same step with less information: that an epoch is not validated yet, or that the
-    stage goes on where this one is `final`.
+    stage goes on where this one is `final`. One that `keeps_its_weights` also stands above one with other weights: the
+    steps after it are under way.
     """
     keys, attempt, step = identity.keys, identity.attempt, loop["step"]
     budget.call(lambda: refuse_if_fenced(store, keys, attempt))
@@ -251,7 +243,9 @@ def commit_checkpoint(
         budget.call(lambda: refuse_if_fenced(store, keys, attempt))
         adopted = _adopt(store, identity, key, budget, scratch)
         if adopted is not None and _completeness(adopted.manifest) >= _completeness(manifest):
-            return adopted
+            has_ours = adopted.manifest.parameters_sha256 == parameters
+            if has_ours or not keeps_its_weights:
+                return adopted
         number += 1
 
 

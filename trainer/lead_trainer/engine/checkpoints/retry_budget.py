@@ -39,6 +39,11 @@ class RetryBudget:
         """Starts the deadline of a new phase, `total_s` or the usual one from now."""
         self._deadline = time.monotonic() + (self.total_s if total_s is None else total_s)
 
+    def hurry(self) -> None:
+        """Lets everything from now on wait `stop_s` at most, because the process is to end."""
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + self.stop_s
+
     def call(self, action: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Returns the action's result; tries again while the store is unavailable or full and there is time."""
         pause_s = 0.5
@@ -53,8 +58,8 @@ class RetryBudget:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _last_moment(self) -> float:
-        if self._stop_by is None and self.is_stopping():
-            self._stop_by = time.monotonic() + self.stop_s
+        if self.is_stopping():
+            self.hurry()
         return self._deadline if self._stop_by is None else min(self._deadline, self._stop_by)
 
     def _log(self, error: StoreError, pause_s: float) -> None:

@@ -5,6 +5,7 @@ travel by gloo with a long deadline, because rank 0 may wait for the store while
 exchanged as JSON, never as pickles. With one process every method answers at once.
 """
 
+import copy
 import inspect
 import json
 import socket
@@ -65,6 +66,14 @@ class Group:
         except (dist.DistError, RuntimeError) as error:
             address = f"{world.master_addr}:{world.master_port}"
             raise LostPeer(f"rank {world.rank} could not join the group at {address}: {error}") from error
+
+    def beside(self) -> "Group":
+        """Returns the same ranks with a connection of their own, for the decisions of a thread beside the steps."""
+        twin = copy.copy(self)
+        if self._decisions is not None:
+            decisions: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=DECISION_TIMEOUT_S))
+            twin._decisions = decisions
+        return twin
 
     def close(self) -> None:
         """Leaves the group after the last collective; a process that ends without it may abort."""

@@ -33,12 +33,15 @@ class AttemptCounters:
         self._steps_s += seconds
 
     @contextmanager
-    def checkpoint(self) -> Iterator[None]:
-        """Counts a checkpoint that the body commits, and the time until it is; one that fails is not counted."""
+    def waiting_for_checkpoint(self) -> Iterator[None]:
+        """Counts the time that training waits for a checkpoint in the body, unless that fails."""
         begin = self._now()
         yield
-        self._checkpoints += 1
         self._checkpoints_s += self._now() - begin
+
+    def committed(self) -> None:
+        """Counts a checkpoint that is committed."""
+        self._checkpoints += 1
 
     def reported(self) -> dict[str, Any]:
         """Returns the counters now."""

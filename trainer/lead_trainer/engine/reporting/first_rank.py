@@ -19,7 +19,6 @@ from lead_trainer.contract.reports import VALIDATION, Picture, picture_fault
 from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepOutput
-from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.reporting.attempt_counters import AttemptCounters
 from lead_trainer.engine.reporting.progress import ProgressWriter
 from lead_trainer.engine.reporting.shown_metrics import chosen_metrics, shown_metrics
@@ -44,7 +43,6 @@ class FirstRank:
     config: Any
     writer: ProgressWriter
     events: Sink
-    retention: Retention | None  # None in a pod
     counters: AttemptCounters
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
@@ -131,9 +129,8 @@ class FirstRank:
                 self.events.histogram(f"gradients/{name}", parameter.grad, state.step)
 
     def committed(self, state: TrainState, manifest: CheckpointManifest, manifest_key: str) -> None:
-        """Removes what is expendable, shows the checkpoint, and reports it."""
-        if self.retention is not None:
-            self.retention.apply()  # first: what is shown follows what is kept
+        """Shows the checkpoint, and counts and reports it."""
+        self.counters.committed()
         self.after_commit(manifest)
         self.live.committed(manifest.epoch, manifest.step)
         self.events.upload()
