@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,28 @@ def _stopping(stop: StopFlag, plain: Callable[..., Any], in_call: int) -> Callab
     return counting
 
 
-def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") -> list[int]:
+def train_group(
+    folder: Path,
+    job: TrainJob,
+    ranks: int,
+    *,
+    signal: str = "",
+    open_store: Callable[[], ObjectStore] | None = None,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> list[int]:
     """Trains one attempt by a group of processes with the store in `folder`; returns their exit codes by rank.
 
     `signal` is what one of them sends itself; a rank that a signal ended has the negative number of it. A group that
-    lost a rank is ended as the launcher would, so that no test waits for a deadline.
+    lost a rank is ended as the launcher would, so that no test waits for a deadline. Each rank calls `open_store` for
+    another store, and trains within what `around` returns; both are pickled.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["lead_testing.toy_runs", "torch._dynamo", "torch.utils.tensorboard"])
     port = free_port()
+    open_store = open_store or partial(FolderStore, folder / "store")
     processes = [
-        context.Process(target=_one_rank, args=(folder, job, rank, ranks, port, signal)) for rank in range(ranks)
+        context.Process(target=_one_rank, args=(folder, job, rank, ranks, port, signal, open_store, around))
+        for rank in range(ranks)
     ]
     for process in processes:
         process.start()
@@ -122,16 +134,25 @@ def session_cache_of(folder: Path, rank: int) -> Path:
     return folder / f"session-cache-{rank}"
 
 
-def _one_rank(folder: Path, job: TrainJob, rank: int, ranks: int, port: int, signal: str) -> None:
+def _one_rank(
+    folder: Path,
+    job: TrainJob,
+    rank: int,
+    ranks: int,
+    port: int,
+    signal: str,
+    open_store: Callable[[], ObjectStore],
+    around: Callable[[], AbstractContextManager[None]],
+) -> None:
     torch.set_num_threads(1)
     os.environ |= {"LEAD_TOY_SIGNAL": signal, "RANK": str(rank)}
     world = World(rank, rank, ranks, 0, ranks, "127.0.0.1", port)
     stop, code = StopFlag(), int(ExitCode.DONE)
     stop.listen_later()
     try:
-        with toy_recipe_installed(folder / f"rank-{rank}"):
+        with toy_recipe_installed(folder / f"rank-{rank}"), around():
             group = Group(world, torch.device("cpu"))
-            place = RunLocation(FolderStore(folder / "store"), folder / "scratch", session_cache_of(folder, rank))
+            place = RunLocation(open_store(), folder / "scratch", session_cache_of(folder, rank))
             run_attempt(job, place, group, stop)
             group.close()
     except BaseException as error:
