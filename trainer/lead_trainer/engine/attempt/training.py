@@ -78,6 +78,7 @@ def _at_its_position(
         checkpointer.leave()
         raise
     finally:
+        checkpointer.close()
         if hooks.first is not None:
             hooks.first.events.close()
             record_speed(attempt, stage, clock)

@@ -37,7 +37,7 @@ from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.step.state import TrainState, means, merged
 from lead_trainer.errors import TrainerError
 
-LEFT_BEHIND_S = 30.0  # that a rank which failed waits for the store, and for ranks that may be gone
+LEAVE_S = 8.0  # that a rank which failed waits for a store that is away, and for ranks that may be gone
 
 log = structlog.get_logger(__name__)
 
@@ -127,10 +127,15 @@ class Checkpointer:
         """Lets the commit under way come to its end after an error of a step, which is what the attempt ends by."""
         if self._under_way is None:
             return
-        self.budget.begin(LEFT_BEHIND_S)
-        self._under_way.wait(LEFT_BEHIND_S if self.group.world.world_size > 1 else None)
+        self.budget.begin(LEAVE_S)
+        self._under_way.wait(LEAVE_S if self.group.world.world_size > 1 else None)
         if self._under_way.error is not None:
             log.warning("the commit under way has failed as well", error=str(self._under_way.error))
+
+    def close(self) -> None:
+        """Lets go of the memory for copies."""
+        if self._beside is not None:
+            self._beside[1].close()
 
     def _told_of(self, state: TrainState) -> tuple[Any, Mapping[str, float]]:
         """Returns the state of the loop with the totals of all ranks, and the metrics of these weights."""

@@ -70,3 +70,7 @@ class HostCopies:
         """Returns `parts` as they are now; the copy made before is overwritten."""
         copied: Parts = self._stager.stage(dict(parts))  # type: ignore[assignment]  # a Future if asked for one
         return copied
+
+    def close(self) -> None:
+        """Lets go of the memory, once nobody uses the copy."""
+        self._stager.close()
