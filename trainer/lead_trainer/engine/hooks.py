@@ -240,9 +240,10 @@ class Hooks:
         """Waits for the commit beside the steps, where one is under way, and reports it; raises what it failed by."""
         if not self.checkpointer.is_under_way:
             return
-        if not self.checkpointer.has_ended:
+        ended = self.checkpointer.has_ended
+        if not ended:
             self._report_halt(state)
-        with self._halted():
+        with nullcontext() if ended else self._halted():
             manifest = self.checkpointer.finish()
         self._report_commit(state, manifest)
 
