@@ -11,7 +11,7 @@ from lead_trainer.example_worlds.lead.tree import write_example_tree
 RANKS = 2
 KEYS_OF_RUN = [
     "preset=demo", "epochs=1", "num_threads=1", "batch_size=4", "every_steps=2", "log_images_frequency=0",
-    "ema_decay=0.9", "use_grad_clipper=true",
+    "ema_decay=0.9", "use_grad_clipper=true", "async_checkpoints=false",  # the kill follows the commit at once
 ]  # fmt: skip
 
 

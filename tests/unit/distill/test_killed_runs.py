@@ -15,6 +15,7 @@ RANKS, EPOCHS, STEPS, SEED = 2, 2, 2, 42  # steps of an epoch
 KEYS_OF_RUN = [
     "recipe=distill", "preset=tiny", "model=reasoning", "offline=true", "max_train_samples=8", "max_val_samples=2",
     f"epochs={EPOCHS}", "every_steps=1", "ema=true", "grad_clip=1.0", "gather_negatives=true", "tensorboard=false",
+    "async_checkpoints=false",  # so that the step of the newest checkpoint follows from that of the kill
 ]  # fmt: skip
 
 

@@ -113,7 +113,8 @@ def test_a_group_that_lost_a_rank_ends_with_the_same_bits(tmp_path: Path, ranks:
 
 def test_a_pod_ends_in_the_code_and_words_of_the_worker_that_failed(tmp_path: Path) -> None:
     folder, store = tmp_path, FolderStore(tmp_path / "store")
-    killed = run_pod(folder, folder / "store", a_toy_job(1, processes=2), signal="KILL:9:1")
+    job = a_toy_job(1, processes=2, config={"async_checkpoints": False})  # the kill follows the commit of step 6
+    killed = run_pod(folder, folder / "store", job, signal="KILL:9:1")
     assert killed.returncode == 128 + 9, killed.stderr
     word = parse_progress((folder / "termination-log").read_bytes())
     assert word is not None and word.phase == "Failed" and "worker process 1 was killed by SIGKILL" in word.message
