@@ -15,7 +15,7 @@ class Background(Generic[Result]):
         self._work = work
         self._result: Result | None = None
         self._error: BaseException | None = None
-        context = contextvars.copy_context()  # a log line says whose it is
+        context = contextvars.copy_context()  # log lines name run and rank
         self._thread = threading.Thread(target=lambda: context.run(self._run), name=name, daemon=True)
         self._thread.start()
 

@@ -4,7 +4,7 @@ Ranks compare a hash of their weights first, which also catches silent corruptio
 error becomes the error of every rank, so that a group ends in one exit code.
 
 `commit` does it all while training waits. `begin` copies the state to host memory and does the same beside the next
-steps, in a thread of each rank; the ranks learn together, at a step's end, that it has ended, and `finish` tells how.
+steps, in a thread of each rank; the ranks learn together, at a step's end, that it has ended, and call `finish`.
 """
 
 import shutil
@@ -81,7 +81,7 @@ class Checkpointer:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a commit was begun that `finish` has not told of."""
+        """Whether a commit was begun that `finish` has not returned or raised."""
         return self._under_way is not None
 
     @property
@@ -93,7 +93,7 @@ class Checkpointer:
         """Commits `state` and returns its manifest; raises ReplicaDivergence, Fenced or a StoreError on all ranks."""
         assert not self.is_under_way, "commits follow each other"
         self.group.share_buffers(state.model)
-        snapshot = Snapshot(parts_of(state), *self._told_of(state), final)
+        snapshot = Snapshot(parts_of(state), *self._loop_and_metrics(state), final)
         committed = self._committed(self.group, snapshot, keeps_its_weights=False)
         self._note(committed.key, committed.sha256, committed.manifest)
         if committed.adopted and committed.manifest.parameters_sha256 != parameters_sha256(snapshot.weights):
@@ -101,7 +101,7 @@ class Checkpointer:
         return committed.manifest
 
     def begin(self, state: TrainState) -> None:
-        """Copies `state` to host memory and begins to commit the copy; `finish` tells how that ended."""
+        """Copies `state` to host memory and begins to commit the copy; `finish` returns the result."""
         assert not self.is_under_way, "commits follow each other"
         if self._beside is None:
             self._beside = self.group.beside(), HostCopies(self.group.device)
@@ -110,7 +110,7 @@ class Checkpointer:
         parts = parts_of(state)
         if not self.group.world.is_first:
             parts = {MODEL: parts[MODEL]}  # what ranks compare
-        snapshot = Snapshot(copies.of(parts), *self._told_of(state))
+        snapshot = Snapshot(copies.of(parts), *self._loop_and_metrics(state))
         self._under_way = Background(
             lambda: self._committed(group, snapshot, keeps_its_weights=True), f"commit of step {state.step}"
         )
@@ -137,7 +137,7 @@ class Checkpointer:
         if self._beside is not None:
             self._beside[1].close()
 
-    def _told_of(self, state: TrainState) -> tuple[Any, Mapping[str, float]]:
+    def _loop_and_metrics(self, state: TrainState) -> tuple[Any, Mapping[str, float]]:
         """Returns the state of the loop with the totals of all ranks, and the metrics of these weights."""
         pairs = merged(self.group.gather(state.totals.as_pairs()))
         known = self.manifest.metrics if self.manifest is not None and self.committed_step == state.step else {}

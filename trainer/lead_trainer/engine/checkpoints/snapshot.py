@@ -18,7 +18,7 @@ Parts = Mapping[str, Any]  # what torch saves, by part of a checkpoint
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state after one step, and what its manifest tells of it."""
+    """The state after one step, and what its manifest holds of it."""
 
     parts: Parts
     loop: LoopState
@@ -68,7 +68,12 @@ class HostCopies:
 
     def of(self, parts: Parts) -> Parts:
         """Returns `parts` as they are now; the copy made before is overwritten."""
-        copied: Parts = self._stager.stage(dict(parts))  # type: ignore[assignment]  # a Future if asked for one
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # memory limits a copy, and threads that wait for each other on busy cores delay it
+        try:
+            copied: Parts = self._stager.stage(dict(parts))  # type: ignore[assignment]  # a Future if asked for one
+        finally:
+            torch.set_num_threads(threads)
         return copied
 
     def close(self) -> None:
