@@ -1,6 +1,6 @@
 """What commits cost a training whose state has 1 GB: run time and stall, beside the steps and at once.
 
-Run as `python tests/bench/commit_stall.py [--rounds 5] [--step device|host|cpu] [--store minio|folder]`. Each run is a
+Run as `python tests/bench/commit_stall.py [--rounds 5] [--step device|cpu] [--store minio|folder]`. Each run is a
 process of its own that trains the toy recipe with a model of 83 M parameters and AdamW, a checkpoint every 20 steps;
 the order of the variants rotates from round to round. A window of the run is measured that begins before its second
 commit and ends before another, so that it holds as many whole commits as it is long. `stall` is what the step before a
@@ -8,8 +8,9 @@ commit took longer than the median step: for so long the loop was halted. That o
 memory for the copy, is told apart.
 
 --step device: a step of 1 s on a device, to which the host hands small operations for 0.15 s and for which it waits.
---step host: small operations of the host for 1 s, which hold the interpreter's lock all the while.
 --step cpu: forward and backward pass and the update of all parameters, on every core.
+--interpreter measures instead what a loop of small operations loses to the interpreter's lock and to the cores while a
+copy of the state is hashed and written, by a thread of its process or by a process of its own.
 """
 
 import argparse
@@ -39,13 +40,11 @@ from lead_testing.toy_recipe import ToyConfig
 from lead_testing.toy_runs import toy_recipe_with, train_here
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepContext, StepOutput
-from lead_trainer.engine.checkpoints import commit
-from lead_trainer.engine.checkpoints.background import Background
-from lead_trainer.engine.checkpoints.checkpoint import Committed
+from lead_trainer.engine.checkpoints.checkpoint import _write, parameters_sha256
 
 WIDTH, LAYERS, EVERY = 2635, 12, 20  # 83.3 M parameters: 1.0 GB with two moments each
-DEVICE_S, HOST_OPERATIONS = 1.0, {"device": 50_000, "host": 330_000, "cpu": 0}
-VARIANTS = ("none", "beside", "process", "at once")
+DEVICE_S, HOST_OPERATIONS = 1.0, {"device": 50_000, "cpu": 0}
+VARIANTS = ("none", "beside", "at once")
 COLUMNS = {
     "run, s": "run_s", "step, s": "step_s", "stall, s": "stall_s", "first stall, s": "first_stall_s", "CPU, s": "cpu_s",
     "peak, GB": "peak_gb", "state, GB": "state_gb",
@@ -101,34 +100,8 @@ def step(kind: str, rows: int) -> Callable[[Any, Batch, StepContext[ToyConfig]],
     return train
 
 
-class Forked(Background[Committed]):
-    """The work in a forked process, to see what sharing an interpreter costs."""
-
-    def __init__(self, work: Callable[[], Committed], name: str) -> None:
-        reading, writing = os.pipe()
-        if (child := os.fork()) == 0:
-            code = 1
-            try:
-                with os.fdopen(writing, "w") as pipe:
-                    json.dump(work().as_json(), pipe)
-                code = 0
-            finally:
-                os._exit(code)
-        os.close(writing)
-
-        def wait() -> Committed:
-            with os.fdopen(reading) as pipe:
-                said = pipe.read()
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            return Committed.from_json(json.loads(said))
-
-        super().__init__(wait, name)
-
-
 def measure(variant: str, asked: argparse.Namespace, folder: Path, open_store: Callable[[], ObjectStore]) -> None:
     """Trains one run and writes its figures to `folder`."""
-    if variant == "process":
-        commit.Background = Forked  # type: ignore[assignment,attr-defined]
     steps = EVERY * (asked.commits + 2) + 1
     config = {"samples": 8 * steps, "async_checkpoints": variant != "at once", "grad_clip_norm": 0.0}
     job = a_toy_job(epochs=1, every_steps=0 if variant == "none" else EVERY, keep_last=2, config=config)
@@ -151,7 +124,7 @@ def measure(variant: str, asked: argparse.Namespace, folder: Path, open_store: C
 
 
 def main() -> None:
-    """Measures every variant in every round and prints their medians."""
+    """Measures what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--commits", type=int, default=1, help="in the measured window of 20 steps each")
@@ -159,7 +132,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256, help="of a step on the CPU")
     parser.add_argument("--store", choices=["minio", "folder"], default="minio")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--interpreter", action="store_true")
     options = parser.parse_args()
+    if options.interpreter:
+        interpreter(options.rounds)
+    else:
+        compare(options)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Measures every variant in every round and prints their medians."""
     options.rows *= options.step == "cpu"
     found = {name: list[dict[str, float]]() for name in VARIANTS}
     load = list[float]()
@@ -187,6 +169,41 @@ def one_run(variant: str, asked: argparse.Namespace) -> dict[str, float]:
         assert process.exitcode == 0, f"the run {variant!r} ended with {process.exitcode}"
         figures: dict[str, float] = json.loads((folder / "figures.json").read_text())
         return figures
+
+
+def interpreter(rounds: int) -> None:
+    """Prints how many seconds a busy loop loses to a commit's work on the CPU, by where that is done."""
+    torch.set_num_threads(1)
+    model = Wide()
+    parts: dict[str, Any] = {"model": model.state_dict(), "optimizer": optimizer(model, ToyConfig()).state_dict()}
+    lost: dict[str, list[float]] = {"thread": [], "process": []}
+    with tempfile.TemporaryDirectory() as folder:
+
+        def work() -> None:
+            parameters_sha256(parts["model"])
+            for name, part in parts.items():
+                _write(Path(folder) / name, lambda sink, p=part: torch.save(p, sink))
+
+        for _ in range(rounds):
+            for where, done in lost.items():
+                rate = operations(until=time.monotonic() + 2.0) / 2.0
+                begin = time.monotonic()
+                made = threading.Thread(target=work) if where == "thread" else multiprocessing.Process(target=work)
+                made.start()
+                count = operations(while_alive=made)
+                done.append(time.monotonic() - begin - count / rate)
+    for where, seconds in lost.items():
+        print(f"{where}: {statistics.median(seconds):.2f} s lost of {sorted(round(one, 2) for one in seconds)}")
+
+
+def operations(*, until: float = 0.0, while_alive: threading.Thread | multiprocessing.Process | None = None) -> int:
+    """Returns how many small operations were done until then."""
+    small, count = torch.ones(8), 0
+    while while_alive.is_alive() if while_alive is not None else time.monotonic() < until:
+        for _ in range(1000):
+            small = small * 1.0
+        count += 1000
+    return count
 
 
 def show(found: dict[str, list[dict[str, float]]], options: argparse.Namespace, load: list[float]) -> None:
