@@ -14,6 +14,7 @@ from lead_testing.toy_jobs import a_toy_job, manifests
 from lead_testing.toy_runs import train_group
 
 BY_SAMPLE = {"dropout": 0.0, "sample_norm": True, "batch_size": 8}
+BY_SAMPLE |= {"async_checkpoints": False}  # so that a kill finds the step before it committed
 STEPS = 18  # six an epoch
 
 
