@@ -4,8 +4,8 @@ Run as `python tests/bench/commit_stall.py [--rounds 5] [--step device|cpu] [--s
 process of its own that trains the toy recipe with a model of 83 M parameters and AdamW, a checkpoint every 20 steps;
 the order of the variants rotates from round to round. A window of the run is measured that begins before its second
 commit and ends before another, so that it holds as many whole commits as it is long. `stall` is what the step before a
-commit took longer than the median step: for so long the loop was halted. That of the first commit, which makes the
-memory for the copy, is told apart.
+commit took longer than the median step: for so long the loop was halted. The first commit, which makes the memory for
+the copy, has a column of its own.
 
 --step device: a step of 1 s on a device, to which the host hands small operations for 0.15 s and for which it waits.
 --step cpu: forward and backward pass and the update of all parameters, on every core.

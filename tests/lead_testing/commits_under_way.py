@@ -89,10 +89,15 @@ def die_after_steps() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def be_denied_after_steps() -> None:
-    """Raises, some steps later, what a store raises whose key was withdrawn."""
-    let_steps_pass()
+def be_denied() -> None:
+    """Raises what a store raises whose key was withdrawn."""
     raise StoreDenied("AccessDenied: the key was withdrawn")
+
+
+def be_denied_after_steps() -> None:
+    """Raises, some steps later, what `be_denied` raises."""
+    let_steps_pass()
+    be_denied()
 
 
 def ask_to_stop_after_steps() -> None:
@@ -102,6 +107,5 @@ def ask_to_stop_after_steps() -> None:
 
 
 killed_at = partial(acting, act=die_after_steps)
-denied_at = partial(acting, act=be_denied_after_steps)
 stopped_at = partial(acting, act=ask_to_stop_after_steps)
 slowed_at = partial(acting, act=let_steps_pass)

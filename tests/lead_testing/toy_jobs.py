@@ -12,6 +12,7 @@ from lead_protocol import environment
 from lead_protocol.job import CheckpointPolicy, OwnerIdentity, TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.store.object_store import ObjectStore
 from lead_testing.ports import free_port
 from lead_testing.toy_recipe import install_toy_recipe
@@ -44,6 +45,13 @@ def manifests(store: ObjectStore, keys: InstanceKeys = KEYS) -> list[CheckpointM
     """Returns all manifests of a stage instance, oldest first."""
     found = list(store.list(keys.manifests_prefix))
     return [CheckpointManifest.model_validate_json(store.get(info.key, max_bytes=10**6)) for info in found]
+
+
+def progress_record(store: ObjectStore, attempt: int = 1) -> ProgressRecord:
+    """Returns the progress record that an attempt left in the store; fails where there is none or it is invalid."""
+    record = parse_progress(store.get(KEYS.progress(attempt), max_bytes=4096))
+    assert record is not None
+    return record
 
 
 def run_together(group: Sequence[BaseProcess], seconds: float) -> list[int | None]:

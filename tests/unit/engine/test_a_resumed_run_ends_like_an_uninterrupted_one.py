@@ -8,7 +8,7 @@ import pytest
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests, run_pod
+from lead_testing.toy_jobs import a_toy_job, manifests, progress_record, run_pod
 from lead_testing.toy_runs import train_group, train_here
 
 
@@ -125,5 +125,5 @@ def test_a_pod_ends_in_the_code_and_words_of_the_worker_that_failed(tmp_path: Pa
     assert (last.step, last.epoch, last.step_in_epoch, last.attempt) == (8, 1, 2, 2)
     word = parse_progress((folder / "termination-log").read_bytes())
     assert word is not None and word.phase == "Stopped" and word.checkpoint is not None and word.checkpoint.step == 8
-    record = parse_progress(store.get(KEYS.progress(2), max_bytes=4096))
-    assert record is not None and record.phase == "Stopped" and record.resumed_from_step == 6
+    record = progress_record(store, 2)
+    assert record.phase == "Stopped" and record.resumed_from_step == 6

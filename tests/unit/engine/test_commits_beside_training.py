@@ -5,7 +5,7 @@ import hashlib
 import io
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,22 @@ import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import CheckpointManifest
-from lead_protocol.progress_record import ProgressRecord, parse_progress
+from lead_protocol.progress_record import ProgressRecord
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreUnavailable
 from lead_protocol.store.s3 import S3Store
 from lead_testing.commits_under_way import (
     MOMENTS,
     acting,
-    denied_at,
+    be_denied,
+    be_denied_after_steps,
     killed_at,
     let_steps_pass,
     slowed_at,
     stopped_at,
 )
 from lead_testing.minio_server import MinioServer, minio_program
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests, progress_record
 from lead_testing.toy_recipe import RECIPE, Calls
 from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
 from lead_trainer.engine.attempt import given
@@ -94,9 +95,9 @@ def test_files_have_the_bytes_of_a_commit_at_once_although_steps_pass(tmp_path: 
         train_here(store, tmp_path, a_job(config=EVERYTHING))
     assert files_by_step(store) == files_by_step(expected) and list(files_by_step(store)) == STEPS
     assert {len(files) for files in files_by_step(store).values()} == {8}
-    told = {"step", "epoch", "step_in_epoch", "final", "parameters_sha256", "metrics", "config_sha256", "parts"}
-    assert [one.model_dump(include=told) for one in manifests(store)] == [
-        one.model_dump(include=told) for one in manifests(expected)
+    shared = {"step", "epoch", "step_in_epoch", "final", "parameters_sha256", "metrics", "config_sha256", "parts"}
+    assert [one.model_dump(include=shared) for one in manifests(store)] == [
+        one.model_dump(include=shared) for one in manifests(expected)
     ]
     assert chain_is_whole(store)
 
@@ -174,8 +175,8 @@ def test_a_kill_while_a_commit_is_under_way_resumes_the_one_before(
     store = open_store()
     assert codes == [-9] and [one.step for one in manifests(store)] == [4, 6]
     assert train_group(tmp_path, a_job(2), 1, open_store=open_store) == [ExitCode.DONE]
-    record = parse_progress(store.get(KEYS.progress(2), max_bytes=4096))
-    assert record is not None and record.resumed_from_step == 6
+    record = progress_record(store, 2)
+    assert record.resumed_from_step == 6
     assert files_by_step(store) == files_by_step(at_once)
 
 
@@ -188,8 +189,8 @@ def test_sigterm_while_a_commit_is_under_way_commits_the_last_step_after_it(
     assert codes == [ExitCode.STOPPED]
     (*before, last) = manifests(store)
     assert [one.step for one in before] == [4, 6, 8] and 8 < last.step <= 12 and chain_is_whole(store)
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and record.checkpoint is not None
+    record = progress_record(store)
+    assert record.checkpoint is not None
     assert (record.phase, record.checkpoint.step, record.checkpoints) == ("Stopped", last.step, 4)
     assert train_group(tmp_path, a_job(2), 1, open_store=open_store) == [ExitCode.DONE]
     assert files_by_step(store).items() >= files_by_step(at_once).items()
@@ -200,24 +201,16 @@ def test_a_commit_that_fails_ends_all_ranks_as_one_at_once_does(tmp_path: Path, 
     endings = list[Any]()
     for config in ({}, AT_ONCE):
         folder = tmp_path / str(len(endings))
-        # a step passes in neither case while training waits, so a commit at once is denied where it is
-        around = partial(denied_at, "while uploading", 8) if not config else partial(_denied_at_once, 8)
+        # no step passes while training waits for a commit, so one at once is denied at once
+        act = be_denied if config else be_denied_after_steps
+        around = partial(acting, "while uploading", 8, act)
         codes = train_group(folder, a_job(config=config), ranks, around=around)
         store = FolderStore(folder / "store")
-        record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-        assert record is not None
+        record = progress_record(store)
         endings.append((codes, record.phase, record.message, [one.step for one in manifests(store)]))
         assert record.checkpoint is not None and record.checkpoint.step == 6
     assert endings[0] == endings[1]
     assert endings[0][:2] == ([ExitCode.STORE_DENIED] * ranks, "Failed")
-
-
-def _denied_at_once(step: int) -> AbstractContextManager[None]:
-    return acting("while uploading", step, _deny)
-
-
-def _deny() -> None:
-    raise StoreDenied("AccessDenied: the key was withdrawn")
 
 
 def test_a_commit_that_failed_is_found_at_the_end_of_the_step_that_runs(tmp_path: Path) -> None:
@@ -286,8 +279,8 @@ def test_ranks_with_other_weights_are_found_beside_the_steps(tmp_path: Path) -> 
     codes = train_group(tmp_path, a_job(config={"batch_size": 12, "samples": 72}), 2, around=_spoiled_copies)
     assert codes == [ExitCode.PROGRAM_ERROR] * 2
     store = FolderStore(tmp_path / "store")
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and "after step 4 the ranks hold different weights: rank 0 " in record.message
+    record = progress_record(store)
+    assert "after step 4 the ranks hold different weights: rank 0 " in record.message
     assert manifests(store) == []
 
 
@@ -353,8 +346,8 @@ def test_a_step_that_does_not_fit_starts_again_from_the_commit_under_way(tmp_pat
     with toy_recipe_with(step=step), acting("before the manifest", 4, lambda: let_steps_pass(1)):
         train_here(store, tmp_path, a_job(config={"split_when_out_of_memory": True}))
     assert [one.step for one in manifests(store)] == STEPS and chain_is_whole(store)
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and record.resumed_from_step == 4
+    record = progress_record(store)
+    assert record.resumed_from_step == 4
 
 
 def test_a_late_commit_of_an_older_attempt_with_other_weights_stands_below(

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests, progress_record
 from lead_testing.toy_recipe import RECIPE, ToyConfig, ToyModel
 from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
 from lead_trainer.contract.step import Facts
@@ -38,8 +37,8 @@ def test_the_samples_of_a_skipped_step_are_named_and_its_batch_norms_undone(
     last = manifests(store)[-1]
     model = torch.load(tmp_path / "store" / last.files["model_0001.pth"].key, weights_only=True)
     assert all(torch.isfinite(value).all() for value in model.values())
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and [advisory.rule for advisory in record.advisories] == ["not-finite"]
+    record = progress_record(store)
+    assert [advisory.rule for advisory in record.advisories] == ["not-finite"]
     message = record.advisories[0].message
     assert "point-3" in message and message.count("point-") == 2  # of the one micro-batch of two that was spoiled
     assert json.loads(store.get(last.files["loop_0001.json"].key, max_bytes=10**5))["skipped_steps"] == 2
@@ -52,8 +51,8 @@ def test_a_batch_that_does_not_fit_is_cut_and_the_run_goes_on(tmp_path: Path) ->
     last = manifests(store)[-1]
     assert (last.step, last.micro_batches) == (12, 4)  # as many steps as with whole batches of 8
     assert recorded_memory_plan(store, KEYS, MemoryPlan(False), rank_batch=8) == MemoryPlan(True, 4)
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and record.advisories[0].rule == "memory"
+    record = progress_record(store)
+    assert record.advisories[0].rule == "memory"
     train_here(store, tmp_path, a_toy_job(2, epochs=3, config=config))  # begins at the memory_plan that worked
     assert manifests(store)[-1].micro_batches == 4
 

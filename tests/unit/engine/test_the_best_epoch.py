@@ -8,9 +8,8 @@ import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import CheckpointPolicy
-from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests, progress_record
 from lead_testing.toy_recipe import RECIPE, ToyConfig
 from lead_testing.toy_runs import train_group, train_here
 from lead_trainer.contract.step import StepContext
@@ -51,8 +50,8 @@ def test_patience_ends_a_stage_and_is_not_forgotten_by_a_restart(tmp_path: Path)
     train_here(store, tmp_path / "b", a_toy_job(attempt + 1, epochs=30, config=config))
     assert manifests(store)[-1].step == end.step  # a stage that stopped early is done
     assert [manifest.final for manifest in manifests(whole)] == [False] * (len(manifests(whole)) - 1) + [True]
-    record = parse_progress(whole.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and record.phase == "Done"
+    record = progress_record(whole)
+    assert record.phase == "Done"
     assert (record.best_by, record.best_metric) == ("val/loss", loop["best"]["value"])
 
 

@@ -25,5 +25,5 @@ def test_a_rotated_key_is_waited_for_within_what_others_wait_for_a_sample_or_a_c
     assert STORE_OUTAGE_S + LIMITS.rotation_s + LIMITS.total_s < DECISION_TIMEOUT_S
 
 
-def test_a_rank_that_lost_another_tells_of_it_before_its_launcher_kills_it() -> None:
+def test_a_rank_that_lost_another_reports_it_before_its_launcher_kills_it() -> None:
     assert LEAVE_S < PEER_GRACE_S

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests, progress_record
 from lead_testing.toy_recipe import RECIPE, ToySamples
 from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
 from lead_trainer.contract.samples import Batch, Sample
@@ -24,12 +23,6 @@ VALIDATES = {"batch_size": 4, "samples": 8, "validation_samples": 8}
 SPOILED = 10_003  # the fourth sample of the validation split, in its first batch
 
 
-def last_record(store: FolderStore) -> ProgressRecord:
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None
-    return record
-
-
 def test_a_batch_that_is_not_finite_is_left_out_and_told(tmp_path: Path) -> None:
     store, clean = FolderStore(tmp_path / "store"), FolderStore(tmp_path / "clean")
     train_here(store, tmp_path / "a", a_toy_job(epochs=2, config={**VALIDATES, "poisoned_sample": SPOILED}))
@@ -37,7 +30,7 @@ def test_a_batch_that_is_not_finite_is_left_out_and_told(tmp_path: Path) -> None
     spoiled, whole = manifests(store), manifests(clean)
     assert [one.parameters_sha256 for one in spoiled] == [one.parameters_sha256 for one in whole]
     assert 0 < spoiled[-1].metrics["val/loss"] != whole[-1].metrics["val/loss"]
-    (advisory,) = last_record(store).advisories
+    (advisory,) = progress_record(store).advisories
     assert advisory.rule == "validation-not-finite" and "1 of 2 batches" in advisory.message
 
 
@@ -49,7 +42,7 @@ def test_an_epoch_whose_validation_is_no_number_is_saved_without_one(tmp_path: P
         (1, ["loss", "loss_plane"]),
         (2, ["loss", "loss_plane"]),
     ]
-    record = last_record(store)
+    record = progress_record(store)
     assert record.best_metric is None and "no val/loss" in record.advisories[0].message
 
 

@@ -19,7 +19,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import MESSAGE_CHARS, parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_jobs import a_toy_job, manifests, progress_record
 from lead_testing.toy_recipe import RECIPE, ToyModel
 from lead_testing.toy_runs import toy_recipe_with, train_here
 from lead_testing.transcripts import UNKNOWN_KEY
@@ -268,9 +268,8 @@ def test_a_stop_before_the_first_step_speaks_of_no_checkpoint(tmp_path: Path, mo
     monkeypatch.setattr("lead_testing.toy_runs.StopFlag", lambda: asked)
     store = FolderStore(tmp_path / "store")
     assert train_here(store, tmp_path, a_toy_job()) == ExitCode.STOPPED
-    told = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert told is not None
-    assert told.message == "stopped on request before the first step; there is nothing to commit yet"
+    record = progress_record(store)
+    assert record.message == "stopped on request before the first step; there is nothing to commit yet"
     assert not manifests(store)
 
 
@@ -294,8 +293,8 @@ def test_a_metric_of_any_name_is_kept_in_the_manifest_and_told_where_its_name_ca
     with toy_recipe_with(validation=replace(plain, summary=lambda config, means: {**summary(config, means), odd: 1.0})):
         train_here(store, tmp_path, a_toy_job(epochs=2, config={"validation_samples": 8}))
     assert manifests(store)[-1].metrics[f"val/{odd}"] == 1.0
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None and set(record.metrics) == {"val/bias", "val/loss", "val/rmse", "loss_plane"}
+    record = progress_record(store)
+    assert set(record.metrics) == {"val/bias", "val/loss", "val/rmse", "loss_plane"}
     printed = capsys.readouterr()
     assert (printed.out + printed.err).count("left out of the progress record") == 1
 

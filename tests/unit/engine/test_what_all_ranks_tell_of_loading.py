@@ -8,10 +8,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import DatasetSource, TrainJob
-from lead_protocol.progress_record import MAX_COUNT, MAX_DEGRADED_RANKS, ProgressRecord, parse_progress
+from lead_protocol.progress_record import MAX_COUNT, MAX_DEGRADED_RANKS, ProgressRecord
 from lead_protocol.store.folder import FolderStore
 from lead_testing.data_faults import build_test_cache
-from lead_testing.toy_jobs import KEYS, a_toy_job
+from lead_testing.toy_jobs import a_toy_job, progress_record
 from lead_testing.toy_runs import session_cache_of, train_group, train_here
 from lead_trainer.data.loader_stats import LoaderStats
 from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
@@ -29,9 +29,7 @@ def job(tmp_path: Path) -> TrainJob:
 
 def told(folder: Path) -> ProgressRecord:
     """Returns the last report of attempt 1."""
-    record = parse_progress(FolderStore(folder / "store").get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None
-    return record
+    return progress_record(FolderStore(folder / "store"))
 
 
 def test_a_disk_that_one_rank_cannot_use_is_told_by_its_rank_and_all_reads_are_counted(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lead_protocol.progress_record import STEP_BOUNDS_S, parse_progress
+from lead_protocol.progress_record import STEP_BOUNDS_S
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_jobs import a_toy_job, manifests, progress_record
 from lead_testing.toy_runs import train_here
 from lead_trainer.engine.reporting.attempt_counters import AttemptCounters
 
@@ -17,8 +17,7 @@ def test_steps_and_checkpoints_of_a_training_are_counted(tmp_path: Path) -> None
     store, begin = FolderStore(tmp_path / "store"), time.monotonic()
     train_here(store, tmp_path, a_toy_job(epochs=3))
     took_s = time.monotonic() - begin
-    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert record is not None
+    record = progress_record(store)
     assert sum(record.step_counts) == record.step == 18
     assert record.checkpoints == len(manifests(store)) == 3
     assert 0 < record.steps_s < took_s and 0 < record.checkpoints_s < took_s
